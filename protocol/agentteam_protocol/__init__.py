@@ -1,0 +1,1 @@
+"""What server, daemon and runtimes say to each other: pure data, no I/O."""

@@ -1,0 +1,107 @@
+"""Between our classes and JSON: camelCase on the wire, absent optionals left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import orjson
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs.preconf.orjson import OrjsonConverter, make_converter
+from cattrs.strategies import configure_tagged_union
+
+from agentteam_protocol.errors import RemoteProtocolError
+from agentteam_protocol.frames import FRAME_KINDS, Envelope, Frame
+from agentteam_protocol.ids import Generation
+from agentteam_protocol.journal import KINDS, JournalEvent
+
+
+def camel(name: str) -> str:
+    """Spell a snake_case name the way the wire does."""
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)
+
+
+def _names(cls: type[Any]) -> dict[str, Any]:
+    return {
+        a.name: override(rename=camel(a.name), omit_if_default=a.default is None)
+        for a in attrs.fields(cls)
+    }
+
+
+def _structure_generation(value: Any, _: Any) -> Generation:
+    epoch, number = value
+    return Generation(int(epoch), int(number))
+
+
+def _build() -> OrjsonConverter:
+    converter = make_converter()
+
+    def unstructure_fn(cls: type[Any]) -> Any:
+        return make_dict_unstructure_fn(cls, converter, **_names(cls))
+
+    def structure_fn(cls: type[Any]) -> Any:
+        return make_dict_structure_fn(cls, converter, **_names(cls))
+
+    converter.register_unstructure_hook_factory(attrs.has, unstructure_fn)
+    converter.register_structure_hook_factory(attrs.has, structure_fn)
+    converter.register_unstructure_hook(Generation, lambda g: [g.epoch, g.number])
+    converter.register_structure_hook(Generation, _structure_generation)
+    for union, kinds in ((JournalEvent, KINDS), (Frame, FRAME_KINDS)):
+        configure_tagged_union(
+            union,
+            converter,
+            tag_name="kind",
+            tag_generator=kinds.__getitem__,
+        )
+    return converter
+
+
+# One converter for the process; hot paths may build their own.
+CONVERTER = _build()
+
+
+def encode_event(event: JournalEvent) -> bytes:
+    """Make a journal event's JSON text."""
+    return orjson.dumps(CONVERTER.unstructure(event, unstructure_as=JournalEvent))
+
+
+def decode_event(data: bytes | str) -> JournalEvent:
+    """Read a journal event; any fault is a `RemoteProtocolError`."""
+    event: JournalEvent = _decode(data, JournalEvent)
+    return event
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    return orjson.dumps(CONVERTER.unstructure(envelope))
+
+
+def decode_envelope(data: bytes | str) -> Envelope:
+    """Read a link message; any fault is a `RemoteProtocolError`."""
+    envelope: Envelope = _decode(data, Envelope)
+    return envelope
+
+
+def to_wire(value: Any) -> Any:
+    """Make plain JSON values of one of our classes."""
+    return CONVERTER.unstructure(value)
+
+
+def from_wire(value: Any, cls: Any) -> Any:
+    """Make one of our classes of plain JSON values; raises `RemoteProtocolError`."""
+    try:
+        return CONVERTER.structure(value, cls)
+    except Exception as exc:
+        raise _fault(exc, value) from exc
+
+
+def _decode(data: bytes | str, cls: Any) -> Any:
+    try:
+        return CONVERTER.structure(orjson.loads(data), cls)
+    except Exception as exc:
+        raise _fault(exc, data) from exc
+
+
+def _fault(exc: Exception, value: Any) -> RemoteProtocolError:
+    # cattrs raises groups, KeyErrors and ValueErrors alike: all mean "not our shape".
+    return RemoteProtocolError(f"not a valid frame: {exc}", str(value))

@@ -1,0 +1,1 @@
+"""Drivers of coding agents, one folder each, and the processes they live in."""

@@ -1,0 +1,1 @@
+"""The Codex app-server: its wire, its turns, its driver."""

@@ -1,0 +1,1 @@
+"""The service: server, daemon, sessions, approvals, journal, command."""
