@@ -8,7 +8,7 @@ runtime sends may crash a session. Nothing outside this folder sees these names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from agentteam_runtimes.jsonlines import JsonObject, well_formed
 
@@ -35,7 +35,7 @@ ITEM_STARTED: Final = "item/started"
 ITEM_COMPLETED: Final = "item/completed"
 MESSAGE_DELTA: Final = "item/agentMessage/delta"
 COMMAND_DELTA: Final = "item/commandExecution/outputDelta"
-TOKEN_USAGE: Final = "thread/tokenUsage/updated"  # noqa: S105 - a method's name
+TOKEN_USAGE: Final = "thread/tokenUsage/updated"
 REQUEST_RESOLVED: Final = "serverRequest/resolved"
 ERROR: Final = "error"
 WARNING: Final = "warning"
@@ -152,7 +152,7 @@ def objects(value: object, key: str) -> Iterator[JsonObject]:
     """Read the objects of a field that should hold a list of them."""
     inner = _get(value, key)
     if isinstance(inner, list):
-        for member in cast("list[Any]", inner):
+        for member in cast("list[object]", inner):
             if isinstance(member, dict):
                 yield cast("JsonObject", member)
 
