@@ -1,0 +1,81 @@
+"""The real Codex, pointed at a scripted model: a private home and the options for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from tests.kit.parts import PARTS, find_part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+CONFIG = """\
+model = "scripted"
+model_provider = "scripted"
+check_for_update_on_startup = false
+features.plugins = false
+
+[analytics]
+enabled = false
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{base_url}"
+wire_api = "responses"
+env_key = "SCRIPTED_MODEL_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+supports_websockets = false
+"""
+
+
+@frozen
+class CodexHome:
+    """A home that no other Codex uses: fake key, no login, no outside look-ups."""
+
+    path: Path
+    bin: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """A whole environment for running this Codex by hand."""
+        return {
+            "HOME": str(self.path),
+            "CODEX_HOME": str(self.path / ".codex"),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "SCRIPTED_MODEL_KEY": "fake",
+        }
+
+    @property
+    def workdir(self) -> Path:
+        return self.path / "work"
+
+    def options(self, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """
+        Give the `options` of an agent, as in its HTTP body.
+
+        The sandbox is off unless `config` says otherwise: not every machine that runs
+        the tests lets a process make the namespaces that it needs.
+        """
+        open_sandbox = {"sandbox_mode": "danger-full-access"}
+        return {
+            "bin": str(self.bin),
+            "home": str(self.path),
+            "env": {"SCRIPTED_MODEL_KEY": "fake", "PATH": self.env["PATH"]},
+            "config": open_sandbox | dict(config or {}),
+        }
+
+
+def make_codex_home(path: Path, base_url: str) -> CodexHome:
+    """Write a private home below `path` for a Codex that asks the model at `base_url`."""
+    binary = find_part("codex")
+    if binary is None:
+        raise FileNotFoundError(f"no codex: {PARTS['codex'].install}")
+    home = CodexHome(path / "home", binary)
+    (home.path / ".codex").mkdir(parents=True)
+    home.workdir.mkdir()
+    (home.path / ".codex" / "config.toml").write_text(CONFIG.format(base_url=base_url))
+    return home
