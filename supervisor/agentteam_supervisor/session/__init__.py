@@ -1,0 +1,1 @@
+"""One agent: the pure session machine and the actor around it."""

@@ -1,0 +1,251 @@
+"""
+The state of a session: the ledger is the fold of its journal, the rest is live.
+
+`Ledger` changes only by `fold`, so a restart that folds the journal has it exactly as
+it was. `Live` is what a restart does without.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from agentteam_protocol.approval import ApprovalPolicy
+from agentteam_protocol.control import CutCause
+from agentteam_protocol.delivery import DeliveryState, Diagnostic, InterruptPolicy
+from agentteam_protocol.frontier import Frontier
+from agentteam_protocol.ids import (
+    AgentId,
+    ApprovalId,
+    DeliveryId,
+    Generation,
+    ItemId,
+    MessageId,
+    RunId,
+    SendId,
+    TargetId,
+)
+from agentteam_protocol.inbox import Item, Lane
+from agentteam_runtimes.driver import AskRef, CallRef, Capabilities, TurnRef
+
+
+class Phase(enum.StrEnum):
+    offline = "Offline"
+    starting = "Starting"
+    idle = "Idle"
+    running = "Running"
+    converging = "Converging"
+    recovering = "Recovering"
+    maintenance = "Maintenance"
+    closed = "Closed"
+
+
+class Fence(enum.StrEnum):
+    """Of the current generation; every older one is FENCED for ever."""
+
+    open = "open"
+    hold = "hold"
+    fenced = "fenced"
+
+
+@frozen
+class OpenTurn:
+    """The turn that is open in the journal, and its open brackets."""
+
+    number: int
+    run_id: RunId
+    gen: Generation
+    steps: int = 0
+    step_open: bool = False
+    calls: tuple[str, ...] = ()  # tool calls without a result yet
+    asks: tuple[ApprovalId, ...] = ()
+    cause: CutCause | None = None  # the first cut's, once it was requested
+    target: TargetId | None = None  # where it was asked, for the auto-reply
+    sent_to: frozenset[TargetId] = frozenset()
+
+
+@frozen
+class InFlight:
+    """An entry in the runtime's hands; `carried` ones are never sent again."""
+
+    item: Item
+    gen: Generation
+    carried: bool = False
+
+
+@frozen
+class DeliveryView:
+    state: DeliveryState
+    attempt: int
+    policy: InterruptPolicy | None
+    message: MessageId | None
+    target: TargetId | None
+    seq: int | None
+    item: Item
+
+
+@frozen
+class Ledger:
+    agent: AgentId
+    gen: Generation
+    fence: Fence = Fence.open
+    turn: OpenTurn | None = None
+    turns: int = 0
+    asks: int = 0
+    sends: int = 0
+    batches: int = 0
+    lanes: Mapping[Lane, tuple[Item, ...]] = field(
+        factory=lambda: dict.fromkeys(Lane, ())
+    )
+    position: int = 0
+    park: int = 0
+    in_flight: Mapping[ItemId, InFlight] = field(factory=dict[ItemId, InFlight])
+    deliveries: Mapping[DeliveryId, DeliveryView] = field(
+        factory=dict[DeliveryId, DeliveryView]
+    )
+    frontiers: Mapping[TargetId, Frontier] = field(factory=dict[TargetId, Frontier])
+    policy: ApprovalPolicy | None = None
+    inc: int = 0
+    alive: bool = False
+    identity: str = ""
+    resume: str | None = None
+    problem: Diagnostic | None = None
+    closed: bool = False
+
+
+class Stage(enum.StrEnum):
+    """How far a cut has come; the order is the ladder's."""
+
+    interrupting = "interrupting"
+    sweeping = "sweeping"
+    settling = "settling"
+    terminating = "terminating"
+    killing = "killing"
+
+
+@frozen
+class Cut:
+    """The cut that is converging. The first cause is in the ledger's open turn."""
+
+    stage: Stage
+    strict: bool  # escalates by the stages' deadlines, not after the long one
+    park_before: int
+    interrupted: bool = False  # an interrupt has left for this turn
+    retried: bool = False
+    ended: str = ""  # the runtime's own status of the turn's end
+
+
+class BatchStage(enum.StrEnum):
+    pre_step = "pre_step"
+    submitting = "submitting"
+    taken = "taken"
+
+
+@frozen
+class Pending:
+    """The batch of the open turn that the runtime has not named yet, or has."""
+
+    id: str
+    items: tuple[Item, ...]
+    stage: BatchStage
+
+
+@frozen
+class OpenAsk:
+    approval: ApprovalId
+    ask: AskRef
+    gen: Generation
+    inc: int
+
+
+@frozen
+class OpenSend:
+    """A visible send under way; without `call` it is an auto-reply."""
+
+    send: SendId
+    gen: Generation
+    target: str
+    text: str
+    call: CallRef | None
+    inc: int
+    turn: int
+
+
+@frozen
+class Chunk:
+    """A list of the text pieces that people saw, newest first."""
+
+    text: str
+    before: Chunk | None = field(default=None, eq=False, repr=False)
+
+    def joined(self) -> str:
+        pieces: list[str] = []
+        chunk: Chunk | None = self
+        while chunk is not None:
+            pieces.append(chunk.text)
+            chunk = chunk.before
+        return "".join(reversed(pieces))
+
+
+@frozen
+class Live:
+    phase: Phase = Phase.offline
+    capabilities: Capabilities | None = None
+    in_process: bool = False
+    batch: Pending | None = None
+    runtime_turn: TurnRef | None = None
+    # The runtime's turn id to the generation that it belongs to, newest last.
+    turns: Mapping[str, Generation] = field(factory=dict[str, Generation])
+    steering: frozenset[ItemId] = frozenset()
+    cut: Cut | None = None
+    settling: bool = False
+    ended: Ended | None = None
+    asks: Mapping[ApprovalId, OpenAsk] = field(factory=dict[ApprovalId, OpenAsk])
+    sends: Mapping[SendId, OpenSend] = field(factory=dict[SendId, OpenSend])
+    said: Chunk | None = field(default=None, eq=False, repr=False)
+    ladder_failed: bool = False
+    maintenance: int | None = None  # the caller's ref; -1: nobody waits
+    maintaining: bool = False
+    idle_waiters: tuple[int, ...] = ()
+    closing: CutCause | None = None
+    closing_refs: tuple[int, ...] = ()
+    late: Mapping[str, int] = field(factory=dict[str, int])
+
+
+@frozen
+class Ended:
+    """A turn's end that waits for its entries to be settled."""
+
+    status: str
+    detail: str
+    text: str
+
+
+@frozen
+class Session:
+    """What `step` takes and gives."""
+
+    ledger: Ledger
+    live: Live = field(factory=Live)
+    auto_reply: bool = True
+
+    def is_open(self, gen: Generation) -> bool:
+        """Tell whether an effect of `gen` may still leave."""
+        return gen == self.ledger.gen and self.ledger.fence is Fence.open
+
+    @property
+    def running(self) -> bool:
+        """What the outside world sees: idle or running, nothing else (R111, R112)."""
+        return self.ledger.turn is not None or self.live.phase in (
+            Phase.running,
+            Phase.converging,
+        )
+
+    @property
+    def quiescent(self) -> bool:
+        """No active driver, no live run, no maintenance (R105)."""
+        return self.live.phase in (Phase.idle, Phase.offline, Phase.closed) and (
+            self.ledger.turn is None
+        )
