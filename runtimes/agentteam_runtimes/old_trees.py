@@ -1,0 +1,84 @@
+"""End the trees that a killed supervisor left, before anything new is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trio
+
+from agentteam_runtimes import warden
+from agentteam_runtimes.process_tree import Swept, TreeIdentity, TreeProcess
+
+
+async def end_tree(
+    tree: TreeIdentity, marker: str | None = None, within: float = 5.0
+) -> Swept:
+    """
+    End what is left of a recorded incarnation; does nothing to anybody else's.
+
+    A warden ends its tree by itself when its supervisor dies, so most often there
+    is nothing. `marker` is an entry `NAME=value` of the runtime's environment: it
+    finds what was orphaned when the warden was killed too, save a process that
+    cleared its environment and left the session.
+    """
+    if not tree.of_this_boot:
+        return Swept()
+    found: dict[tuple[int, int], warden.Process] = {}
+
+    def look() -> list[warden.Process]:
+        left = _members(tree, marker, set(found))
+        found.update((p.key, p) for p in left)
+        return left
+
+    with trio.move_on_after(within):
+        while look():
+            warden.strike(look)
+            await trio.sleep(0.005)
+        await _end_warden(tree, found)
+    survivors = look()
+    left = {p.key for p in survivors}
+    return Swept(
+        tuple(TreeProcess.of(p) for key, p in found.items() if key not in left),
+        tuple(TreeProcess.of(p) for p in survivors),
+    )
+
+
+async def _end_warden(
+    tree: TreeIdentity, found: dict[tuple[int, int], warden.Process]
+) -> None:
+    """End the warden last: its death would scatter what it holds together."""
+    while (process := tree.warden.find()) is not None:
+        found[process.key] = process
+        warden.send_signal(process, warden.SIGKILL)
+        await trio.sleep(0.005)
+
+
+def _members(
+    tree: TreeIdentity, marker: str | None, known: set[tuple[int, int]]
+) -> list[warden.Process]:
+    table = [p for p in warden.read_table() if p.alive]
+    roots = {
+        p.pid
+        for p in table
+        if p.key in known
+        or p.key in _keys(tree)
+        or (p.sid == tree.runtime.pid and p.ticks >= tree.runtime.ticks)
+        or (marker is not None and _carries(p.pid, marker))
+    }
+    members = {p.key: p for p in table if p.pid in roots}
+    for root in roots:
+        members |= {p.key: p for p in warden.below(root, table)}
+    members.pop((tree.warden.pid, tree.warden.ticks), None)
+    return list(members.values())
+
+
+def _keys(tree: TreeIdentity) -> set[tuple[int, int]]:
+    return {(one.pid, one.ticks) for one in (tree.warden, tree.runtime)}
+
+
+def _carries(pid: int, marker: str) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return marker.encode() in environment.split(b"\0")

@@ -1,0 +1,588 @@
+"""
+Own the whole process tree of one runtime, and end it.
+
+Run as `python -I -S warden.py CONTROL_FD LEASE_SECONDS CWD PROGRAM [ARGUMENT...]`;
+the runtime gets the warden's own standard streams and environment.
+
+A runtime's tools run in sessions of their own and may double-fork with an empty
+environment, so neither a group kill nor a search by mark reaches them all. The
+kernel does: a child subreaper inherits every orphan below it, so once `waitpid`
+says "no child" nothing of the incarnation is left anywhere.
+
+Commands come as lines of words, `ID VERB ARGUMENT...`; what happens goes back as
+one JSON object a line. `beat` has no id and no answer.
+
+| line                                   | what it does                               |
+|----------------------------------------|--------------------------------------------|
+| `7 terminate`                          | SIGTERM to the group and the tree          |
+| `7 kill SECONDS`                       | SIGKILL until the tree is empty            |
+| `7 sweep TICKS GRACE SECONDS P:T...`   | end what was born since TICKS in another   |
+|                                        | session than the runtime's, but for the    |
+|                                        | processes named P:T and what is below them |
+| `7 list`                               | the tree                                   |
+| `beat`                                  | the supervisor lives                       |
+
+| report                | when                                                    |
+|-----------------------|---------------------------------------------------------|
+| `started`, `failed`   | once, first                                             |
+| `exited`              | the runtime's wait status, exact                        |
+| `answer`              | to each command                                         |
+| `over`                | the tree is empty, or its survivors by name             |
+
+The tree is killed when told, when the runtime is gone, when the control socket
+closes (its owner was killed), and when no word came for the lease (it hangs).
+SIGTERM, SIGINT and SIGHUP are ignored: a stop of the service is the
+supervisor's to order, and ends here as a closed control socket.
+
+Start-up is the price of every incarnation, so this file imports nothing heavy:
+`json`, `signal`, `typing` and `ctypes` cost more than the rest of it together.
+It is one long file because it must run without the package around it.
+"""
+
+# ruff: noqa: SIM105 - contextlib is an import too heavy for this program
+from __future__ import annotations
+
+import _signal  # `signal` wraps each name in an enum, 5 ms of start-up
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import NoReturn
+
+LINUX = sys.platform == "linux"
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+SIGKILL = _signal.SIGKILL
+ROUNDS_OF_STOPPING = 64
+STUBBORN_PAUSE = 1.0
+
+
+class Process:
+    """One row of the process table; `pid` and `ticks` together are its identity."""
+
+    __slots__ = ("name", "pgid", "pid", "ppid", "sid", "state", "ticks")
+
+    def __init__(
+        self,
+        pid: int,
+        ppid: int,
+        pgid: int,
+        sid: int,
+        ticks: int,
+        state: str,
+        name: str,
+    ) -> None:
+        self.pid = pid
+        self.ppid = ppid
+        self.pgid = pgid
+        self.sid = sid
+        self.ticks = ticks
+        self.state = state
+        self.name = name
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pid, self.ticks
+
+    @property
+    def alive(self) -> bool:
+        return self.state not in "ZX"
+
+    def to_json(self) -> str:
+        return (
+            f'{{"pid":{self.pid},"ppid":{self.ppid},"sid":{self.sid},'
+            f'"ticks":{self.ticks},"state":"{self.state}","name":"{self.name}"}}'
+        )
+
+
+def ticks_now() -> int:
+    """Tell the time as the kernel writes the start of a process."""
+    if not LINUX:
+        return int(time.time() * TICKS_PER_SECOND)
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return now * TICKS_PER_SECOND // 1_000_000_000
+
+
+def printable(name: str) -> str:
+    """Make a process name safe inside a JSON string; any byte may stand in it."""
+    return "".join(c if c.isalnum() or c in " ._-:/()+" else "?" for c in name)
+
+
+def read_process(pid: int) -> Process | None:
+    """Look a process up; None when there is none (any more)."""
+    if not LINUX:
+        return next((p for p in read_ps() if p.pid == pid), None)
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
+            text = stat.read(1024).decode("ascii", "replace")
+    except OSError:
+        return None
+    # The name is in parentheses and may itself hold spaces and parentheses.
+    head, _, tail = text.rpartition(") ")
+    words = tail.split()
+    if len(words) < 20:
+        return None
+    return Process(
+        pid,
+        int(words[1]),
+        int(words[2]),
+        int(words[3]),
+        int(words[19]),
+        words[0],
+        printable(head.partition("(")[2]),
+    )
+
+
+def read_ps() -> list[Process]:
+    """Read the process table where there is no /proc."""
+    import calendar
+    import subprocess
+
+    command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,lstart=,state=,comm="]
+    found: list[Process] = []
+    environment = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.defpath}
+    table = subprocess.run(command, capture_output=True, text=True, env=environment)
+    for line in table.stdout.splitlines():
+        words = line.split(None, 9)
+        if len(words) < 10:
+            continue
+        born = time.strptime(" ".join(words[3:8]), "%a %b %d %H:%M:%S %Y")
+        pid, ppid, pgid = map(int, words[:3])
+        ticks = calendar.timegm(born) * TICKS_PER_SECOND
+        found.append(
+            # A group stands for the session: `ps` does not print sessions there.
+            Process(pid, ppid, pgid, pgid, ticks, words[8][0], printable(words[9]))
+        )
+    return found
+
+
+def read_table() -> list[Process]:
+    """Read every process of the machine that we may see."""
+    if not LINUX:
+        return read_ps()
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return [found for pid in pids if (found := read_process(pid)) is not None]
+
+
+def read_children(pid: int) -> list[int] | None:
+    """List the children of a process; None where the kernel does not tell."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return [] if LINUX else None
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
+                found += map(int, children.read().split())
+        except FileNotFoundError:
+            if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
+                return None
+        except OSError:
+            continue  # that thread, or the process, has just ended
+    return found
+
+
+def read_tree(root: int) -> list[Process]:
+    """List what is below a process, parents before their children."""
+    found: list[Process] = []
+    parents = [root]
+    while parents:
+        children = read_children(parents.pop())
+        if children is None:
+            return below(root, read_table())
+        for pid in children:
+            child = read_process(pid)
+            if child is not None:
+                found.append(child)
+                parents.append(pid)
+    return found
+
+
+def below(root: int, table: list[Process]) -> list[Process]:
+    """Pick from a table what is below a process, parents before their children."""
+    found: list[Process] = []
+    parents = [root]
+    while parents:
+        parent = parents.pop()
+        for process in table:
+            if process.ppid == parent and process.pid != parent:
+                found.append(process)
+                parents.append(process.pid)
+    return found
+
+
+def send_signal(process: Process, number: int) -> None:
+    """
+    Signal exactly this process, never another that got its pid since.
+
+    One that is gone, or that we may not signal, is left to the caller's next look.
+    """
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except AttributeError:
+        kill_quietly(process.pid, number)  # no pidfd here; the table is just read
+        return
+    except OSError:
+        return
+    try:
+        now = read_process(process.pid)
+        if now is not None and now.ticks == process.ticks:
+            _signal.pidfd_send_signal(pidfd, number)
+    except OSError:
+        pass
+    finally:
+        os.close(pidfd)
+
+
+def kill_quietly(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def strike(look: Callable[[], Iterable[Process]]) -> list[Process]:
+    """
+    Kill all that `look` sees, once.
+
+    Everything is stopped first, until a look shows nothing new: what is stopped
+    cannot fork away from under the kill.
+    """
+    seen: dict[tuple[int, int], Process] = {}
+    for _ in range(ROUNDS_OF_STOPPING):
+        fresh = [p for p in look() if p.alive and p.key not in seen]
+        if not fresh:
+            break
+        for process in fresh:
+            seen[process.key] = process
+            send_signal(process, _signal.SIGSTOP)
+    for process in seen.values():
+        send_signal(process, _signal.SIGKILL)
+    return list(seen.values())
+
+
+def call_libc(name: str, *arguments: int) -> int:
+    """Call a C function that takes and returns integers; -1 where there is none."""
+    try:
+        # `ctypes` itself takes 4 ms to import, this core of it 0.1 ms.
+        import _ctypes
+
+        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)
+        return int(_ctypes.call_function(function, arguments))
+    except (ImportError, AttributeError):
+        import ctypes
+
+        return int(getattr(ctypes.CDLL(None), name)(*arguments))
+    except OSError:
+        return -1
+
+
+def become_subreaper() -> bool:
+    """Have every orphan below this process become its child."""
+    return LINUX and call_libc("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+class StartFailed(Exception):
+    """The runtime could not be started; says at which step, and the errno."""
+
+    def __init__(self, stage: str, errno: int) -> None:
+        super().__init__(stage, errno)
+        self.stage = stage
+        self.errno = errno
+
+
+def start_runtime(cwd: str, command: list[str]) -> int:
+    """Start the runtime in a session of its own; return its pid."""
+    reading, writing = os.pipe()  # close-on-exec: it closes when the start succeeds
+    warden = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        become_runtime(warden, writing, cwd, command)
+    os.close(writing)
+    with open(reading, "rb") as problems:
+        problem = problems.read()
+    if problem:
+        os.waitpid(pid, 0)
+        stage, _, errno = problem.decode().partition(" ")
+        raise StartFailed(stage, int(errno))
+    return pid
+
+
+def become_runtime(
+    warden: int, problems: int, cwd: str, command: list[str]
+) -> NoReturn:
+    """Turn this fresh child into the runtime; never returns."""
+    stage = "session"
+    try:
+        os.setsid()
+        if LINUX:
+            # The warden may be killed too; its runtime must not outlive it.
+            call_libc("prctl", PR_SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != warden:
+                os._exit(127)
+        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+            _signal.signal(number, _signal.SIG_DFL)  # Python ignores these
+        stage = "cwd"
+        os.chdir(cwd)
+        stage = "exec"
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(problems, f"{stage} {error.errno}".encode())
+    finally:
+        os._exit(127)
+
+
+class Warden:
+    """
+    The loop around one runtime.
+
+    Single-threaded. While it waits for processes to end it goes on reaping,
+    counting the lease and reading commands; those wait their turn, but a kill or
+    a closed control socket cuts a sweep short.
+    """
+
+    def __init__(self, control: int, lease: float, runtime: Process) -> None:
+        self.control = control
+        self.lease = lease
+        self.runtime = runtime
+        self.status: int | None = None
+        self.ending = ""
+        self.childless = False
+        self._commands: list[list[str]] = []
+        self._partial = b""
+        self._fence_at = time.monotonic() + lease
+        self._wake, wake_writing = os.pipe()
+        for fd in (control, self._wake, wake_writing):
+            os.set_blocking(fd, False)
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+        self._poll.register(self._wake, select.POLLIN)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
+        for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+            _signal.signal(number, _signal.SIG_IGN)
+
+    def run(self) -> None:
+        self.report(f'"report":"started",{self.runtime.to_json()[1:-1]}')
+        self.reap()
+        while self.status is None and not self.ending:
+            if self._commands:
+                self.obey(self._commands.pop(0))
+            else:
+                self.pump(None)
+        within = 2.0
+        for command in self._commands:
+            if command[1] == "kill":
+                within = float(command[2])
+        survivors = self.kill_tree(within)
+        for command in self._commands:
+            self.answer(command[0], [], survivors)
+        self.report(f'"report":"over","why":"{self.ending}",{rows(survivors)}')
+        while not self.childless:  # stay the jailer of what could not be killed
+            self.kill_tree(STUBBORN_PAUSE)
+
+    def report(self, fields: str) -> None:
+        try:
+            os.write(self.control, f"{{{fields}}}\n".encode())
+        except OSError:
+            pass  # nobody listens (any more); what we do does not depend on it
+
+    def answer(
+        self, command: str, ended: Iterable[Process], survivors: Iterable[Process]
+    ) -> None:
+        gone = ",".join(p.to_json() for p in ended)
+        self.report(
+            f'"report":"answer","id":{command},"ended":[{gone}],{rows(survivors)}'
+        )
+
+    # What comes in
+
+    def pump(self, until: float | None) -> None:
+        """Take in signals and commands; returns at the next of them, or `until`."""
+        asked = time.monotonic()
+        wake_at = self._fence_at if until is None else min(until, self._fence_at)
+        if self.ending and until is not None:
+            wake_at = until
+        pause = max(0.0, wake_at - asked)
+        ready = dict(self._poll.poll(pause * 1000))
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        if self.control in ready:
+            self.listen()
+        self.reap()
+        now = time.monotonic()
+        if now > asked + pause + self.lease / 2:
+            # This process itself stood still (a paused machine): ask again first.
+            self._fence_at = now + self.lease
+        if now >= self._fence_at and not self.ending:
+            self.ending = "lease"
+
+    def listen(self) -> None:
+        try:
+            data = os.read(self.control, 65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._poll.unregister(self.control)
+            self.ending = self.ending or "closed"
+            return
+        self._fence_at = time.monotonic() + self.lease
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        commands = [line.decode().split() for line in lines]
+        self._commands += [words for words in commands if len(words) > 1]
+        if any(words[1] == "kill" for words in self._commands):
+            self.ending = self.ending or "told"
+
+    def reap(self) -> None:
+        """Collect every child that ended, ours or adopted."""
+        while not self.childless:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.childless = True
+                return
+            if pid == 0:
+                return
+            if pid == self.runtime.pid and self.status is None:
+                self.status = status
+                self.report(f'"report":"exited","status":{status}')
+
+    # What is done
+
+    def obey(self, command: list[str]) -> None:
+        match command:
+            case [name, "terminate"]:
+                self.terminate()
+                self.answer(name, [], [])
+            case [name, "list"]:
+                self.answer(name, [], self.tree())
+            case [name, "sweep", born, grace, within, *keep]:
+                spared = [tuple(map(int, pair.split(":"))) for pair in keep]
+                ended, survivors = self.sweep(
+                    int(born), float(grace), float(within), spared
+                )
+                self.answer(name, ended, survivors)
+            case _:
+                self.report(f'"report":"answer","id":{command[0]},"error":"unknown"')
+
+    def tree(self) -> list[Process]:
+        """
+        List what lives below this warden.
+
+        Without a subreaper orphans are not below it any more: there the runtime's
+        group and session count too.
+        """
+        if LINUX:
+            return [p for p in read_tree(os.getpid()) if p.alive]
+        table = read_table()
+        found = {p.key: p for p in below(os.getpid(), table)}
+        home = self.runtime.pid
+        found |= {p.key: p for p in table if home in (p.pgid, p.sid)}
+        return [p for p in found.values() if p.alive]
+
+    def terminate(self) -> None:
+        """Ask the whole tree to end. Nothing is waited for."""
+        if self.status is None:
+            try:
+                os.killpg(self.runtime.pid, _signal.SIGTERM)
+            except (ProcessLookupError, PermissionError):
+                pass
+        for process in self.tree():
+            if process.pgid != self.runtime.pid:
+                send_signal(process, _signal.SIGTERM)
+            send_signal(process, _signal.SIGCONT)  # a stopped one hears nothing
+
+    def kill_tree(self, within: float) -> list[Process]:
+        """Kill until nothing is left, or name what is left after `within`."""
+        until = time.monotonic() + within
+        pause = 0.0005
+        while True:
+            strike(self.tree)
+            self.reap()
+            if self.childless or time.monotonic() >= until:
+                return self.tree()
+            self.pump(min(until, time.monotonic() + pause))
+            pause = min(pause * 2, 0.05)
+
+    def sweep(
+        self, born: int, grace: float, within: float, keep: Iterable[tuple[int, ...]]
+    ) -> tuple[list[Process], list[Process]]:
+        """
+        End what a cut turn left behind: TERM, a grace, then KILL.
+
+        A start is known to the tick (10 ms), so what was born within the tick of
+        the mark counts as born after it: nothing of the turn is spared.
+        """
+        spared = set(keep)
+        seen: dict[tuple[int, int], Process] = {}
+
+        def look() -> list[Process]:
+            tree = self.tree()
+            roots = [p.pid for p in tree if p.key in spared]
+            kept = {*roots, *(p.pid for root in roots for p in below(root, tree))}
+            found = [
+                p
+                for p in tree
+                if p.ticks >= born and p.sid != self.runtime.sid and p.pid not in kept
+            ]
+            seen.update((p.key, p) for p in found)
+            return found
+
+        for process in look():
+            send_signal(process, _signal.SIGTERM)
+            send_signal(process, _signal.SIGCONT)
+        started = time.monotonic()
+        self.wait_while(look, started + grace)
+        until = started + grace + within
+        while look() and not self.stop_waiting and time.monotonic() < until:
+            strike(look)
+            self.wait_while(look, min(until, time.monotonic() + 0.02))
+        survivors = look()
+        left = {p.key for p in survivors}
+        return [p for key, p in seen.items() if key not in left], survivors
+
+    @property
+    def stop_waiting(self) -> bool:
+        return bool(self.ending) or self.status is not None
+
+    def wait_while(self, look: Callable[[], list[Process]], until: float) -> None:
+        """Wait for processes to end; a kill or the runtime's exit cuts it short."""
+        pause = 0.001
+        while look() and not self.stop_waiting and time.monotonic() < until:
+            self.pump(min(until, time.monotonic() + pause))
+            pause = min(pause * 2, 0.02)
+
+
+def rows(processes: Iterable[Process]) -> str:
+    return f'"processes":[{",".join(p.to_json() for p in processes)}]'
+
+
+def main(arguments: list[str]) -> None:
+    control, lease, cwd, *command = arguments
+    fd = int(control)
+    os.set_inheritable(fd, False)
+    become_subreaper()
+    try:
+        pid = start_runtime(cwd, command)
+    except StartFailed as problem:
+        fields = f'"stage":"{problem.stage}","errno":{problem.errno}'
+        os.write(fd, f'{{"report":"failed",{fields}}}\n'.encode())
+        return
+    # Else the runtime's end would not be the end of its streams.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    runtime = read_process(pid) or Process(pid, os.getpid(), pid, pid, 0, "X", "gone")
+    Warden(fd, float(lease), runtime).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
