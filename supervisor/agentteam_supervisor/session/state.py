@@ -60,7 +60,9 @@ class OpenTurn:
     steps: int = 0
     step_open: bool = False
     calls: tuple[str, ...] = ()  # tool calls without a result yet
-    asks: tuple[ApprovalId, ...] = ()
+    # Open asks, each with the tool call that it gates.
+    asks: Mapping[ApprovalId, str | None] = field(factory=dict[ApprovalId, str | None])
+    withheld: frozenset[str] = frozenset()  # calls that were never allowed to start
     cause: CutCause | None = None  # the first cut's, once it was requested
     target: TargetId | None = None  # where it was asked, for the auto-reply
     sent_to: frozenset[TargetId] = frozenset()
@@ -93,9 +95,6 @@ class Ledger:
     fence: Fence = Fence.open
     turn: OpenTurn | None = None
     turns: int = 0
-    asks: int = 0
-    sends: int = 0
-    batches: int = 0
     lanes: Mapping[Lane, tuple[Item, ...]] = field(
         factory=lambda: dict.fromkeys(Lane, ())
     )
@@ -113,6 +112,28 @@ class Ledger:
     resume: str | None = None
     problem: Diagnostic | None = None
     closed: bool = False
+
+    @property
+    def runnable(self) -> bool:
+        """
+        Tell whether a turn is due.
+
+        An urgent entry always makes one due; any other wakes only above the park mark.
+        """
+        if self.lanes[Lane.urgent]:
+            return True
+        return any(
+            item.wakes and item.position > self.park
+            for lane in (Lane.next_step, Lane.next_turn)
+            for item in self.lanes[lane]
+        )
+
+    @property
+    def parked(self) -> bool:
+        """Tell whether something that would wake waits below the park mark."""
+        return not self.runnable and any(
+            item.wakes for items in self.lanes.values() for item in items
+        )
 
 
 class Stage(enum.StrEnum):
@@ -132,9 +153,8 @@ class Cut:
     stage: Stage
     strict: bool  # escalates by the stages' deadlines, not after the long one
     park_before: int
-    interrupted: bool = False  # an interrupt has left for this turn
-    retried: bool = False
-    ended: str = ""  # the runtime's own status of the turn's end
+    phase_before: Phase
+    retried: bool = False  # a refused interrupt was sent again, with the named turn
 
 
 class BatchStage(enum.StrEnum):
@@ -192,6 +212,7 @@ class Chunk:
 @frozen
 class Live:
     phase: Phase = Phase.offline
+    serial: int = 0  # for ids, unique within an epoch
     capabilities: Capabilities | None = None
     in_process: bool = False
     batch: Pending | None = None
@@ -200,18 +221,23 @@ class Live:
     turns: Mapping[str, Generation] = field(factory=dict[str, Generation])
     steering: frozenset[ItemId] = frozenset()
     cut: Cut | None = None
-    settling: bool = False
-    ended: Ended | None = None
+    ended: Ended | None = None  # the runtime's turn is over, its entries are settled
     asks: Mapping[ApprovalId, OpenAsk] = field(factory=dict[ApprovalId, OpenAsk])
     sends: Mapping[SendId, OpenSend] = field(factory=dict[SendId, OpenSend])
     said: Chunk | None = field(default=None, eq=False, repr=False)
     ladder_failed: bool = False
-    maintenance: int | None = None  # the caller's ref; -1: nobody waits
-    maintaining: bool = False
+    maintenance: Maintenance | None = None
     idle_waiters: tuple[int, ...] = ()
     closing: CutCause | None = None
+    leaving: bool = False  # the last process is being closed
     closing_refs: tuple[int, ...] = ()
     late: Mapping[str, int] = field(factory=dict[str, int])
+
+
+@frozen
+class Maintenance:
+    ref: int | None  # None: nobody waits for its value
+    aborted: bool = False
 
 
 @frozen
@@ -230,6 +256,7 @@ class Session:
     ledger: Ledger
     live: Live = field(factory=Live)
     auto_reply: bool = True
+    default_policy: ApprovalPolicy = ApprovalPolicy.ask
 
     def is_open(self, gen: Generation) -> bool:
         """Tell whether an effect of `gen` may still leave."""
@@ -238,14 +265,13 @@ class Session:
     @property
     def running(self) -> bool:
         """What the outside world sees: idle or running, nothing else (R111, R112)."""
-        return self.ledger.turn is not None or self.live.phase in (
-            Phase.running,
-            Phase.converging,
-        )
+        return self.ledger.turn is not None
 
     @property
     def quiescent(self) -> bool:
-        """No active driver, no live run, no maintenance (R105)."""
-        return self.live.phase in (Phase.idle, Phase.offline, Phase.closed) and (
-            self.ledger.turn is None
+        """No active driver, no live run, no maintenance, nothing runnable (R105)."""
+        return (
+            self.live.phase in (Phase.idle, Phase.offline, Phase.closed)
+            and self.ledger.turn is None
+            and not self.ledger.runnable
         )
