@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -9,7 +10,7 @@ from tests.kit.parts import PARTS, find_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+
 
 CONFIG = """\
 model = "scripted"

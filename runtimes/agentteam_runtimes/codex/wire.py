@@ -25,7 +25,8 @@ TURNS_LIST: Final = "thread/turns/list"
 TURN_START: Final = "turn/start"
 TURN_STEER: Final = "turn/steer"
 TURN_INTERRUPT: Final = "turn/interrupt"
-TERMINALS_CLEAN: Final = "thread/backgroundTerminals/clean"
+TERMINALS_LIST: Final = "thread/backgroundTerminals/list"
+TERMINALS_TERMINATE: Final = "thread/backgroundTerminals/terminate"
 
 # Notifications.
 TURN_STARTED: Final = "turn/started"
@@ -126,6 +127,11 @@ def turns_list(thread: str, cursor: str | None) -> JsonObject:
 def text_input(text: str) -> JsonObject:
     """Make one text part of an input."""
     return {"type": "text", "text": well_formed(text)}
+
+
+def turn_id(params: JsonObject) -> str:
+    """Read which turn an event is about; some carry the turn itself."""
+    return text(params, "turnId") or text(mapping(params, "turn"), "id")
 
 
 def mapping(value: object, key: str) -> JsonObject:

@@ -1,0 +1,159 @@
+"""
+Requests and answers over the pipes of one app-server.
+
+`feed` is called by the reader and never waits: an answer is taken, and what it means
+for the state is done, in the order of the stream. Callers only wait until it was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import trio
+from attrs import define, field
+
+from agentteam_protocol.errors import (
+    RuntimeExited,
+    RuntimeFailure,
+    RuntimeRefused,
+    RuntimeTooSlow,
+)
+from agentteam_runtimes.jsonlines import Noise
+from agentteam_runtimes.jsonrpc import Answer, Notification, Peer, Refusal, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentteam_runtimes.jsonrpc import RequestId
+
+ANSWER_SECONDS = 30.0
+
+Received = Notification | Request | Noise
+
+
+@define(eq=False)
+class Call:
+    """A request of ours on its way."""
+
+    method: str
+    then: Callable[[Answer | Refusal], None] | None
+    written: bool = False
+    outcome: Answer | Refusal | None = None
+
+    @property
+    def result(self) -> Any:
+        """The answer; raises `RuntimeRefused` when it is a refusal."""
+        match self.outcome:
+            case Answer(result=result):
+                return result
+            case Refusal(code=code, message=message):
+                raise RuntimeRefused(message, str(code))
+            case None:
+                raise RuntimeTooSlow(f"{self.method} was not answered")
+
+
+@define(eq=False)
+class Connection:
+    """One app-server's stdin and stdout, as calls and events."""
+
+    write: Callable[[bytes], Awaitable[None]]
+    on_received: Callable[[Sequence[Received]], None]
+    _peer: Peer = field(factory=Peer)
+    _calls: dict[int, Call] = field(factory=dict[int, Call])
+    _changed: trio.Event = field(factory=trio.Event)
+    _exited: RuntimeExited | None = None
+
+    def feed(self, lines: Sequence[bytes]) -> None:
+        """Take the lines of one read."""
+        received: list[Received] = []
+        for line in lines:
+            message = self._peer.receive(line)
+            if isinstance(message, Answer | Refusal):
+                # What came before it is done before it.
+                self._hand_on(received)
+                received = []
+                self._answered(message)
+            else:
+                received.append(message)
+        self._hand_on(received)
+        self.announce()
+
+    def exited(self, error: RuntimeExited) -> None:
+        """Fail whatever waits: the process is gone."""
+        self._exited = error
+        self.announce()
+
+    def announce(self) -> None:
+        """Let everybody who waits look again."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Wait for something that a line brings about; raises `RuntimeExited`."""
+        while not done():
+            if self._exited is not None:
+                raise RuntimeExited(
+                    self._exited.returncode, self._exited.stderr_tail
+                ) from self._exited
+            await self._changed.wait()
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        then: Callable[[Answer | Refusal], None] | None = None,
+    ) -> Call:
+        """
+        Write a request; `then` is called in the stream's order when it is answered.
+
+        If cancelled, the line is out whole or not at all.
+        """
+        id, line = self._peer.request(method, params)
+        call = self._calls[id] = Call(method, then)
+        try:
+            await self.write(line)
+            call.written = True
+        except RuntimeFailure:
+            del self._calls[id]
+            raise
+        return call
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        seconds: float = ANSWER_SECONDS,
+    ) -> Any:
+        """Ask and wait for the answer, at most so long."""
+        call = await self.ask(method, params)
+        with trio.move_on_after(seconds):
+            await self.until(lambda: call.outcome is not None)
+        return call.result
+
+    async def notify(self, method: str) -> None:
+        await self.write(self._peer.notification(method))
+
+    async def reply(self, id: RequestId, result: object) -> None:
+        """Reply to a request of the runtime, unless it has its reply."""
+        if line := self._peer.result(id, result):
+            await self.write(line)
+
+    async def refuse(self, id: RequestId, code: int, message: str) -> None:
+        if line := self._peer.error(id, code, message):
+            await self.write(line)
+
+    def withdraw(self, id: RequestId) -> None:
+        self._peer.withdraw(id)
+
+    def _hand_on(self, received: Sequence[Received]) -> None:
+        if received:
+            self.on_received(received)
+
+    def _answered(self, message: Answer | Refusal) -> None:
+        call = self._calls.pop(message.id, None)
+        if call is None:
+            return
+        call.outcome = message
+        if call.then is not None:
+            call.then(message)

@@ -1,0 +1,208 @@
+"""
+Codex: one `codex app-server` per session, JSON-RPC on its standard streams.
+
+Its sandbox and approval policy are given with every `thread/start` and
+`thread/resume`: a resumed thread had its sandbox turned read-only without them.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from importlib.metadata import version as installed_version
+from typing import TYPE_CHECKING
+
+import trio
+
+from agentteam_protocol.approval import ApprovalPolicy
+from agentteam_protocol.errors import (
+    QueueFull,
+    RuntimeExited,
+    RuntimeFailure,
+    RuntimeRefused,
+    RuntimeTooSlow,
+)
+from agentteam_runtimes.codex import wire
+from agentteam_runtimes.codex.command import command, environment, version
+from agentteam_runtimes.codex.connection import Connection
+from agentteam_runtimes.codex.session import CodexSession
+from agentteam_runtimes.codex.turns import Turns
+from agentteam_runtimes.contained import Contained
+from agentteam_runtimes.driver import (
+    Capabilities,
+    Containment,
+    Emit,
+    EvidenceLevel,
+    Exited,
+    Interrupt,
+    Noticed,
+    Options,
+    ResumeRefused,
+    Runtime,
+    SessionNamed,
+    SessionSpec,
+    Steer,
+)
+from agentteam_runtimes.incarnation import open_incarnation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from agentteam_runtimes.codex.connection import Received
+    from agentteam_runtimes.incarnation import Exit, Incarnation
+    from agentteam_runtimes.jsonlines import JsonObject
+    from agentteam_runtimes.lines import Overlong
+
+START_SECONDS = 30.0
+STOP_SECONDS = 2.0
+
+GONE = ("no rollout found", "thread not found", "invalid thread id")
+
+
+class CodexDriver:
+    """The driver of Codex."""
+
+    name = "codex"
+
+    def probe(self, options: Options) -> Capabilities:
+        return Capabilities(
+            version=version(options),
+            steer=Steer.ack,
+            interrupt=Interrupt.turn,
+            evidence=EvidenceLevel.recorded,
+            approval_cancel=True,
+            resume=True,
+            batch_input=True,
+            leaves_children_after_interrupt=True,
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, spec: SessionSpec, resume: str | None, emit: Emit
+    ) -> AsyncGenerator[Runtime, None]:
+        failure: RuntimeFailure | None = None
+        line = _Line(emit)
+        async with open_incarnation(
+            command(spec.options),
+            cwd=spec.workdir,
+            env=environment(spec.options),
+            on_lines=line.connection.feed,
+            on_overlong=line.overlong,
+            on_exit=line.exited,
+        ) as incarnation:
+            line.incarnation = incarnation
+            contained = Contained(incarnation)
+            async with trio.open_nursery() as nursery:
+                try:
+                    session = await _shake_hands(spec, resume, line, contained, nursery)
+                except RuntimeFailure as error:
+                    # Raised below, where the nursery does not make a group of it.
+                    failure = error
+                else:
+                    try:
+                        yield session
+                    finally:
+                        await _stop(incarnation)
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+
+class _Line:
+    """What joins the pipes to the session, which exists only after the handshake."""
+
+    def __init__(self, emit: Emit) -> None:
+        self.emit = emit
+        self.connection = Connection(self._write, self._received)
+        self.incarnation: Incarnation | None = None
+        self.session: CodexSession | None = None
+
+    async def _write(self, data: bytes) -> None:
+        assert self.incarnation is not None, "nothing is written before it is open"
+        try:
+            await self.incarnation.write(data)
+        except QueueFull as full:
+            raise RuntimeRefused(f"nothing was written: {full}") from full
+
+    def _received(self, received: Sequence[Received]) -> None:
+        # Before there is a thread, nothing concerns a turn of it.
+        if self.session is not None:
+            self.session.receive(received)
+
+    def overlong(self, line: Overlong) -> None:
+        sample = line.head.decode("utf-8", "replace")
+        self.emit([Noticed("a line over the limit was dropped", sample)])
+
+    def exited(self, end: Exit) -> None:
+        self.connection.exited(RuntimeExited(end.returncode, end.stderr_tail))
+        if self.session is None:
+            return  # the handshake raises it
+        if end.half_line:
+            half = end.half_line[:400].decode("utf-8", "replace")
+            self.emit([Noticed("half a line at the end of stdout", half)])
+        self.emit([Exited(end.returncode, end.stderr_tail)])
+
+
+async def _shake_hands(
+    spec: SessionSpec,
+    resume: str | None,
+    line: _Line,
+    contained: Containment,
+    nursery: trio.Nursery,
+) -> CodexSession:
+    """Initialize, then start or resume the thread."""
+    with trio.move_on_after(START_SECONDS):
+        ours = wire.initialize(installed_version("agentteam-supervisor"))
+        await line.connection.call(wire.INITIALIZE, ours)
+        await line.connection.notify(wire.INITIALIZED)
+        thread = await _open_thread(spec, resume, line.connection)
+        session = CodexSession(
+            line.connection, Turns(thread), contained, line.emit, nursery
+        )
+        line.session = session
+        line.emit([SessionNamed(thread)])
+        return session
+    raise RuntimeTooSlow(f"codex did not shake hands within {START_SECONDS:g} s")
+
+
+async def _open_thread(
+    spec: SessionSpec, resume: str | None, connection: Connection
+) -> str:
+    params = _thread_settings(spec)
+    if resume is None:
+        opened = await connection.call(wire.THREAD_START, params)
+    else:
+        try:
+            again = params | {"threadId": resume, "excludeTurns": True}
+            opened = await connection.call(wire.THREAD_RESUME, again)
+        except RuntimeRefused as refused:
+            if any(sign in refused.message for sign in GONE):
+                raise ResumeRefused(refused.message) from refused
+            raise
+    if not (thread := wire.text(wire.mapping(opened, "thread"), "id")):
+        raise RuntimeRefused("codex opened no thread")
+    return thread
+
+
+def _thread_settings(spec: SessionSpec) -> JsonObject:
+    """
+    Say how the thread may act; the agent's `config` wins over our defaults.
+
+    The policy `never` never asks: what its sandbox forbids just fails.
+    """
+    config = spec.options.config
+    asks = spec.approval_policy is ApprovalPolicy.ask
+    policy = config.get("approval_policy", "on-request") if asks else "never"
+    settings: JsonObject = {
+        "cwd": str(spec.workdir),
+        "approvalPolicy": policy,
+        "sandbox": config.get("sandbox_mode", "workspace-write"),
+    }
+    model = spec.model or config.get("model")
+    return settings | ({"model": model} if model else {})
+
+
+async def _stop(incarnation: Incarnation) -> None:
+    """Let it end by itself: at the end of its input it also ends its commands."""
+    with trio.CancelScope(shield=True), trio.move_on_after(STOP_SECONDS):
+        incarnation.close_stdin()
+        await incarnation.wait()

@@ -1,0 +1,392 @@
+"""
+One live app-server with one thread: the `Runtime` of Codex.
+
+The state of the turns is in `turns.py`; this file asks, waits and answers. A turn that
+was cut is reported as ended only after the commands it left running were ended too: the
+interrupt itself leaves them alone, and their side effects would come later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import define, field
+
+from agentteam_protocol.errors import (
+    RuntimeExited,
+    RuntimeFailure,
+    RuntimeRefused,
+    RuntimeTooSlow,
+)
+from agentteam_runtimes.codex import wire
+from agentteam_runtimes.codex.asks import REFUSALS, Asks
+from agentteam_runtimes.codex.connection import ANSWER_SECONDS, Call, Connection
+from agentteam_runtimes.codex.turns import Turns, keys_of
+from agentteam_runtimes.driver import (
+    Containment,
+    Emit,
+    InterruptRefused,
+    ItemOutcome,
+    Noticed,
+    RuntimeEvent,
+    SteerRefused,
+    SubmitRefused,
+    TurnEnded,
+    TurnRef,
+    TurnStatus,
+)
+from agentteam_runtimes.jsonlines import Noise
+from agentteam_runtimes.jsonrpc import (
+    METHOD_NOT_FOUND,
+    Answer,
+    Notification,
+    Refusal,
+    Request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentteam_protocol.approval import ApprovalOutcome
+    from agentteam_protocol.ids import ItemId
+    from agentteam_runtimes.codex.connection import Received
+    from agentteam_runtimes.driver import (
+        AskRef,
+        Batch,
+        CallRef,
+        InputItem,
+    )
+    from agentteam_runtimes.jsonlines import JsonObject
+
+Taker = Callable[[Answer | Refusal], None]
+
+CLEAN_SECONDS = 2.0
+END_SECONDS = 1.0  # how long the end of a turn may trail a refused interrupt
+MOST_PAGES = 50
+NOISE_SHOWN = 20
+
+NAMED = re.compile(r"found `?([0-9A-Za-z-]+)`?")
+
+
+@define(eq=False)
+class CodexSession:
+    """Our thread of one app-server. Opened by the driver, with the handshake done."""
+
+    connection: Connection
+    turns: Turns
+    containment: Containment | None
+    _emit: Emit
+    _nursery: trio.Nursery
+    _asks: Asks = field(factory=Asks)
+    _cuts: dict[str, Call] = field(factory=dict[str, Call])
+    _noise: int = 0
+
+    # The contract.
+
+    async def start_turn(self, batch: Batch) -> TurnRef:
+        if self.turns.starting or self.turns.active is not None:
+            # On a busy thread codex would make a steer of it, without a word.
+            raise SubmitRefused("a turn is active", written=False)
+        client = self.turns.start(batch)
+        texts = [item.text for item in batch.items]
+        params = wire.turn_start(self.turns.thread, texts, client)
+        named: list[str] = []
+
+        def take(answer: Answer | Refusal) -> None:
+            named.extend(self._named(answer))
+
+        call = await self._submit(params, take)
+        with trio.move_on_after(ANSWER_SECONDS):
+            await self.connection.until(lambda: call.outcome is not None)
+        try:
+            call.result  # noqa: B018 - raises the refusal
+        except RuntimeRefused as refused:
+            raise SubmitRefused(
+                refused.message, written=False, code=refused.code
+            ) from refused
+        except RuntimeTooSlow as slow:
+            raise SubmitRefused(str(slow), written=True) from slow
+        if not named:
+            raise SubmitRefused("codex named no new turn for it", written=True)
+        return TurnRef(named[0])
+
+    async def steer(self, turn: TurnRef, item: InputItem) -> None:
+        if self.turns.has_ended(turn.id):
+            raise SteerRefused("the turn is over")
+        try:
+            await self._steer(turn.id, item)
+        except RuntimeRefused as refused:
+            named = _named_turn(refused.message)
+            if named is None or named == turn.id or self.turns.has_ended(named):
+                raise SteerRefused(refused.message, code=refused.code) from refused
+            await self._steer_again(named, item)
+
+    async def next_step(self, turn: TurnRef, items: Sequence[InputItem]) -> None:
+        raise RuntimeRefused("codex takes its steps by itself")
+
+    async def interrupt(self, turn: TurnRef | None) -> None:
+        id = await self._find(turn)
+        # Before `turn/started` codex may refuse, and the turn runs on.
+        await self.connection.until(lambda: self.turns.has_started(id))
+        if self.turns.has_ended(id):
+            return
+        call = self._cuts.get(id)
+        if call is None:
+            params = wire.turn_interrupt(self.turns.thread, id)
+            call = await self.connection.ask(wire.TURN_INTERRUPT, params)
+            self._cuts[id] = call
+        await self.connection.until(
+            lambda: call.outcome is not None or self.turns.has_ended(id)
+        )
+        if isinstance(call.outcome, Refusal):
+            await self._interrupt_refused(id, call.outcome)
+
+    async def answer(self, ask: AskRef, outcome: ApprovalOutcome) -> None:
+        if decided := self._asks.decide(ask, outcome):
+            await self.connection.reply(*decided)
+
+    async def tool_result(self, call: CallRef, text: str, *, error: bool) -> None:
+        """Do nothing: the model is offered no tools of ours yet."""
+
+    async def maintain(self, task: str) -> str:
+        raise RuntimeRefused(f"codex has no maintenance task {task}")
+
+    async def history(self, keys: Mapping[str, ItemId]) -> Mapping[ItemId, ItemOutcome]:
+        """
+        Look the keys up in the thread's record.
+
+        While a turn runs, what is not there yet may still come: left out.
+        """
+        missing = dict(keys)
+        found: dict[ItemId, ItemOutcome] = {}
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            params = wire.turns_list(self.turns.thread, cursor)
+            page = await self.connection.call(wire.TURNS_LIST, params)
+            for key in _recorded(page):
+                if key in missing:
+                    found[missing.pop(key)] = ItemOutcome.surfaced
+            cursor = wire.text(page, "nextCursor") or None
+            if not missing or cursor is None:
+                break
+        if cursor is None and not self.turns.starting and self.turns.active is None:
+            found |= dict.fromkeys(missing.values(), ItemOutcome.dropped)
+        return found
+
+    # What the app-server sends.
+
+    def receive(self, received: Sequence[Received]) -> None:
+        """Turn what one read brought into events, in its order."""
+        events: list[RuntimeEvent] = []
+        for message in received:
+            match message:
+                case Notification():
+                    events += self._notified(message)
+                case Request():
+                    events += self._asked(message)
+                case Noise():
+                    events += self._noticed(message)
+        self._pass_on(events)
+
+    def _notified(self, event: Notification) -> list[RuntimeEvent]:
+        if event.method == wire.REQUEST_RESOLVED:
+            request = event.params.get("requestId")
+            if isinstance(request, int | str):
+                self.connection.withdraw(request)
+            return [*self._asks.resolved(request)]
+        return self.turns.receive(event)
+
+    def _asked(self, request: Request) -> list[RuntimeEvent]:
+        turn = self.turns.root(request.params)
+        asked = self._asks.ask(request, turn, self.turns.shown(request.params))
+        if asked is not None:
+            return [asked]
+        self._nursery.start_soon(self._refuse, request)
+        return [Noticed("codex asked what nobody here answers", request.method)]
+
+    def _noticed(self, noise: Noise) -> list[RuntimeEvent]:
+        """Show the first lines of noise, then only each time their number doubles."""
+        self._noise += 1
+        count = self._noise
+        if count > NOISE_SHOWN and count & (count - 1):
+            return []
+        return [Noticed(f"noise on stdout: {noise.reason} ({count})", noise.sample)]
+
+    def _pass_on(self, events: Sequence[RuntimeEvent]) -> None:
+        """Emit, but keep back the end of a turn that was cut until all of it ended."""
+        ready: list[RuntimeEvent] = []
+        for event in events:
+            if not isinstance(event, TurnEnded):
+                ready.append(event)
+                continue
+            requests, closed = self._asks.turn_ended(event.turn.id)
+            for request in requests:
+                self.connection.withdraw(request)
+            ready += closed
+            if event.turn.id in self._cuts or event.status is TurnStatus.interrupted:
+                self._nursery.start_soon(self._finish_cut, event)
+            else:
+                ready.append(event)
+        if ready:
+            self._emit(ready)
+
+    # Submitting.
+
+    async def _submit(self, params: JsonObject, take: Taker) -> Call:
+        """Write the start; if it cannot be written, the batch became no turn."""
+        try:
+            return await self.connection.ask(wire.TURN_START, params, take)
+        except RuntimeExited:
+            raise
+        except RuntimeFailure as failure:
+            self._pass_on(self.turns.not_started())
+            raise SubmitRefused(str(failure), written=False) from failure
+
+    def _named(self, answer: Answer | Refusal) -> list[str]:
+        """Take the answer to a start, in the stream's order; the turn's id if new."""
+        if isinstance(answer, Refusal):
+            self._pass_on(self.turns.not_started())
+            return []
+        turn = wire.turn_id(answer.result)
+        if not turn:
+            self._pass_on(self.turns.not_started())
+            return []
+        fresh, events = self.turns.named(turn)
+        self._pass_on(events)
+        return [turn] if fresh else []
+
+    async def _steer(self, turn: str, item: InputItem) -> None:
+        self.turns.steer(turn, item)
+        params = wire.turn_steer(self.turns.thread, turn, item.text, item.key)
+        outcome: list[bool] = []
+
+        def take(answer: Answer | Refusal) -> None:
+            if isinstance(answer, Refusal):
+                self.turns.not_steered(item.key)
+            else:
+                outcome.append(self.turns.steered(item.key))
+
+        call = await self.connection.ask(wire.TURN_STEER, params, take)
+        with trio.move_on_after(ANSWER_SECONDS):
+            await self.connection.until(lambda: call.outcome is not None)
+        if call.outcome is None:
+            raise SteerRefused("turn/steer was not answered", written=True)
+        call.result  # noqa: B018 - raises the refusal
+        if outcome == [False]:
+            raise SteerRefused("accepted as the turn ended", written=True)
+
+    async def _steer_again(self, turn: str, item: InputItem) -> None:
+        try:
+            await self._steer(turn, item)
+        except RuntimeRefused as refused:
+            if isinstance(refused, SteerRefused):
+                raise
+            raise SteerRefused(refused.message, code=refused.code) from refused
+
+    # Cutting.
+
+    async def _find(self, turn: TurnRef | None) -> str:
+        """Find the turn to cut; wait for its name when one is on its way."""
+        await self.connection.until(lambda: not self.turns.starting)
+        if turn is None and self.turns.active is not None:
+            return self.turns.active
+        if turn is not None and self.turns.knows(turn.id):
+            return turn.id
+        active = await self._read_active()
+        if active is None or (turn is not None and turn.id != active):
+            named = TurnRef(active) if active else None
+            raise InterruptRefused("that turn is not active", named)
+        self.turns.adopt(active)
+        return active
+
+    async def _read_active(self) -> str | None:
+        """Ask codex which turn is active (interrupt spec §7)."""
+        params = {"threadId": self.turns.thread, "includeTurns": True}
+        read = await self.connection.call(wire.THREAD_READ, params)
+        for turn in wire.objects(wire.mapping(read, "thread"), "turns"):
+            if turn.get("status") == "inProgress":
+                return wire.text(turn, "id") or None
+        return None
+
+    async def _interrupt_refused(self, turn: str, refusal: Refusal) -> None:
+        """Tell a refusal from a turn that had just ended by itself."""
+        named = _named_turn(refusal.message)
+        if named is None:
+            with trio.move_on_after(END_SECONDS):
+                await self.connection.until(lambda: self.turns.has_ended(turn))
+        if self.turns.has_ended(turn):
+            return
+        del self._cuts[turn]  # so that it can be tried once more
+        raise InterruptRefused(refusal.message, TurnRef(named) if named else None)
+
+    async def _cut_child(self, thread: str, turn: str) -> None:
+        """Cut a sub-agent's turn: the parent's interrupt does not reach it."""
+        params = wire.turn_interrupt(thread, turn)
+        try:
+            await self.connection.call(wire.TURN_INTERRUPT, params, CLEAN_SECONDS)
+        except RuntimeFailure as failure:
+            self._emit([Noticed("a sub-agent's turn was not cut", str(failure))])
+
+    async def _finish_cut(self, ended: TurnEnded) -> None:
+        """End what the cut turn left running, then report its end."""
+        turn = ended.turn.id
+        children = self.turns.children
+        try:
+            with trio.move_on_after(CLEAN_SECONDS):
+                for thread, child in children.running(turn):
+                    await self._cut_child(thread, child)
+                await self.connection.until(lambda: not children.running(turn))
+                for thread in [self.turns.thread, *children.threads(turn)]:
+                    await self._clean(thread, turn)
+        except RuntimeExited:
+            return  # nothing is owed after the end of the process
+        except RuntimeFailure as failure:
+            self._emit([Noticed("commands may still run", str(failure))])
+        self._emit([ended])
+
+    async def _clean(self, thread: str, turn: str) -> None:
+        """End the commands of this turn; those of earlier turns stay (a dev server)."""
+        params: JsonObject = {"threadId": thread}
+        listed = await self.connection.call(wire.TERMINALS_LIST, params, CLEAN_SECONDS)
+        for terminal in wire.objects(listed, "data"):
+            item = wire.text(terminal, "itemId")
+            if self.turns.started_by(turn, thread, item):
+                process = {"processId": terminal.get("processId")}
+                await self.connection.call(wire.TERMINALS_TERMINATE, params | process)
+                # Its result follows at once, and still belongs into its turn.
+                await self.connection.until(
+                    partial(self.turns.has_returned, thread, item)
+                )
+
+    # Refusing.
+
+    async def _refuse(self, request: Request) -> None:
+        try:
+            if request.method in REFUSALS:
+                await self.connection.reply(request.id, REFUSALS[request.method])
+            else:
+                message = f"{request.method} is not supported"
+                await self.connection.refuse(request.id, METHOD_NOT_FOUND, message)
+        except RuntimeFailure as failure:
+            self._emit([Noticed("a reply was not written", str(failure))])
+
+
+def _named_turn(message: str) -> str | None:
+    """Read which turn a refusal says is active."""
+    found = NAMED.search(message)
+    return found[1] if found else None
+
+
+def _recorded(page: object) -> list[str]:
+    """Name the keys that a page of turns holds."""
+    return [
+        key
+        for turn in wire.objects(page, "data")
+        for item in wire.objects(turn, "items")
+        if item.get("type") == wire.USER_MESSAGE
+        for key in keys_of(wire.text(item, "clientId"))
+    ]
