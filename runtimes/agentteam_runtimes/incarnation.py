@@ -36,7 +36,7 @@ from agentteam_runtimes.process_tree import (
 from agentteam_runtimes.warden_start import WardenLink, start_error, start_warden
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
 Report = dict[str, Any]
@@ -89,7 +89,7 @@ async def open_incarnation(
     on_overlong: Callable[[Overlong], None],
     on_exit: Callable[[Exit], None],
     limits: Limits | None = None,
-) -> AsyncIterator[Incarnation]:
+) -> AsyncGenerator[Incarnation]:
     """
     Start a runtime, and end it with everything it started.
 

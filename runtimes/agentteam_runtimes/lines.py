@@ -44,12 +44,17 @@ class LineFramer:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take a chunk; return the lines it completes, in order."""
-        first, *rest = data.split(b"\n")
-        if not rest:
-            self._grow(first)
+        parts = data.split(b"\n")
+        last = parts.pop()
+        if not parts:
+            self._grow(last)
             return []
-        lines = [*self._complete(first), *self._whole(rest, data)]
-        self._grow(rest[-1])
+        if self._pending or self._skipping:
+            lines = self._complete(parts[0])
+            lines += self._whole(parts[1:], data)
+        else:
+            lines = self._whole(parts, data)
+        self._grow(last)
         return lines
 
     def take_overlong(self) -> list[Overlong]:
@@ -89,9 +94,8 @@ class LineFramer:
         self._pending = bytearray()
         return [_clean(line)]
 
-    def _whole(self, lines: list[bytes], data: bytes) -> list[bytes]:
-        """Take the lines that lie wholly in one chunk; the last is only begun."""
-        whole = lines[:-1]
+    def _whole(self, whole: list[bytes], data: bytes) -> list[bytes]:
+        """Take the lines that lie wholly in one chunk."""
         if len(data) > self._limit:
             for line in whole:
                 if len(line) > self._limit:
@@ -102,8 +106,9 @@ class LineFramer:
         return whole
 
     def _report(self, part: bytes) -> None:
-        head = bytes(self._pending[:SAMPLE]) + part[:SAMPLE]
-        self._overlong.append(Overlong(len(self._pending) + len(part), head[:SAMPLE]))
+        sample = min(SAMPLE, self._limit)  # these bytes are here in any chunking
+        head = (bytes(self._pending[:sample]) + part[:sample])[:sample]
+        self._overlong.append(Overlong(len(self._pending) + len(part), head))
 
 
 def _clean(line: bytes) -> bytes:

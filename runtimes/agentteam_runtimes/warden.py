@@ -42,7 +42,6 @@ It is one long file because it must run without the package around it.
 # ruff: noqa: SIM105 - contextlib is an import too heavy for this program
 from __future__ import annotations
 
-import _signal  # `signal` wraps each name in an enum, 5 ms of start-up
 import os
 import select
 import sys
@@ -50,8 +49,11 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Callable, Iterable
     from typing import NoReturn
+else:
+    import _signal  # `signal` wraps each name in an enum, 5 ms of start-up
 
 LINUX = sys.platform == "linux"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -273,7 +275,8 @@ def call_libc(name: str, *arguments: int) -> int:
         # `ctypes` itself takes 4 ms to import, this core of it 0.1 ms.
         import _ctypes
 
-        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)
+        libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # as in C: this program
+        function = _ctypes.dlsym(libc, name)
         return int(_ctypes.call_function(function, arguments))
     except (ImportError, AttributeError):
         import ctypes
@@ -363,7 +366,7 @@ class Warden:
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
-        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.signal(_signal.SIGCHLD, notice)
         _signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
         for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
             _signal.signal(number, _signal.SIG_IGN)
@@ -563,6 +566,10 @@ class Warden:
 
 def rows(processes: Iterable[Process]) -> str:
     return f'"processes":[{",".join(p.to_json() for p in processes)}]'
+
+
+def notice(*_: object) -> None:
+    """Take a signal that only has to wake the poll."""
 
 
 def main(arguments: list[str]) -> None:

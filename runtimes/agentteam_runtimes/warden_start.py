@@ -71,6 +71,7 @@ async def start_warden(
     ours.setblocking(False)
     program = [sys.executable, "-I", "-S", warden_program()]
     fd = theirs.fileno()
+    process: trio.Process | None = None
     try:
         # Shielded: a cancel between the fork and the return would lose the child.
         with theirs, trio.CancelScope(shield=True):
@@ -90,6 +91,7 @@ async def start_warden(
             f"cannot start {program[0]}: {os.strerror(error.errno or 0)}",
             "check the limits of open files, processes and argument length",
         ) from error
+    assert process is not None  # no cancel gets into the shield
     orphans.guard(process.pid)
     streams = (process.stdin, process.stdout, process.stderr)
     stdin, stdout, stderr = (_pipe(stream) for stream in streams)
