@@ -56,13 +56,16 @@ async def _end_warden(
 def _members(
     tree: TreeIdentity, marker: str | None, known: set[tuple[int, int]]
 ) -> list[warden.Process]:
-    table = [p for p in warden.read_table() if p.alive]
+    everybody = warden.read_table()
+    table = [p for p in everybody if p.alive]
+    # A session is only a number: it is this runtime's while that is in the table.
+    leads = any(p.key == (tree.runtime.pid, tree.runtime.ticks) for p in everybody)
     roots = {
         p.pid
         for p in table
         if p.key in known
         or p.key in _keys(tree)
-        or (p.sid == tree.runtime.pid and p.ticks >= tree.runtime.ticks)
+        or (leads and p.sid == tree.runtime.pid)
         or (marker is not None and _carries(p.pid, marker))
     }
     members = {p.key: p for p in table if p.pid in roots}

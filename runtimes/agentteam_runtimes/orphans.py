@@ -60,7 +60,7 @@ def reap(pid: int) -> int | None:
 
 
 async def end_strays(born: int, within: float) -> tuple[TreeProcess, ...]:
-    """Kill what a dead warden left, born since then; name what survives."""
+    """Kill and reap what a dead warden left, born since then; name what survives."""
 
     def look() -> list[warden.Process]:
         roots = [p for p in strays() if p.ticks >= born]
@@ -69,11 +69,13 @@ async def end_strays(born: int, within: float) -> tuple[TreeProcess, ...]:
 
     with trio.move_on_after(within):
         while True:
-            for process in warden.strike(look):
+            warden.strike(look)
+            dead = [p for p in strays() if p.ticks >= born and not p.alive]
+            for process in dead:
                 reap(process.pid)
-            if not look():
+            if not dead and not look():
                 break
-            await trio.sleep(0.005)
+            await trio.sleep(0.002)
     return tuple(TreeProcess.of(p) for p in look())
 
 

@@ -123,6 +123,11 @@ def left(processes: dict[str, ProcessIdentity]) -> list[str]:
     return [name for name, identity in processes.items() if not gone(identity)]
 
 
+def living(processes: dict[str, ProcessIdentity]) -> list[str]:
+    """Name those of the processes that run: a zombie waits for its living parent."""
+    return [name for name, identity in processes.items() if identity.find()]
+
+
 async def eventually(holds: Callable[[], bool], within: float = 10.0) -> None:
     """Poll a state of the system for which there is no event."""
     with trio.fail_after(within):

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from attrs import evolve, frozen
+from tests.kit.trees import (
+    ALL_KINDS,
+    ENVIRONMENT,
+    FOR_EVER,
+    KINDS,
+    Ears,
+    eventually,
+    gone,
+    left,
+    living,
+)
+
+from agentteam_runtimes import orphans, warden
+from agentteam_runtimes.incarnation import Limits
+from agentteam_runtimes.lines import LineFramer
+from agentteam_runtimes.old_trees import end_tree
+from agentteam_runtimes.process_tree import ProcessIdentity, TreeIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+@frozen
+class Victim:
+    process: trio.Process
+    tree: TreeIdentity
+    processes: dict[str, ProcessIdentity]
+
+    @property
+    def all_gone(self) -> bool:
+        tree = {"runtime": self.tree.runtime, "warden": self.tree.warden}
+        return not living({**self.processes, **tree})
+
+
+@asynccontextmanager
+async def open_victim(lease: float = 30.0) -> AsyncGenerator[Victim]:
+    """Start a supervisor in a process of its own, with a runtime below it."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "tests.kit.victim", str(lease), ALL_KINDS + FOR_EVER],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    processes: dict[str, ProcessIdentity] = {}
+    try:
+        framer, ears = LineFramer(), Ears()
+        with trio.fail_after(15):
+            while b"ready" not in ears.lines:
+                data = await process.stdout.receive_some()
+                assert data, "the supervisor died too early"
+                ears.lines += framer.feed(bytes(data))
+        raw = json.loads(ears.lines[0])
+        tree = TreeIdentity(
+            ProcessIdentity(**raw["warden"]),
+            ProcessIdentity(**raw["runtime"]),
+            raw["boot"],
+        )
+        processes |= ears.named()
+        assert sorted(processes) == sorted(KINDS)
+        yield Victim(process, tree, processes)
+    finally:
+        # Some tests take away everybody who would do this.
+        for one in processes.values():
+            if (found := one.find()) is not None:
+                warden.send_signal(found, signal.SIGKILL)
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()
+            await process.stdout.aclose()
+
+
+# The supervisor is gone, or hangs
+
+
+@pytest.mark.bug("B01")
+async def test_kill_9_of_the_supervisor_leaves_nothing_alive() -> None:
+    async with open_victim() as victim:
+        victim.process.kill()
+        started = trio.current_time()
+        await eventually(lambda: victim.all_gone, within=5)
+        print(f"empty {(trio.current_time() - started) * 1e3:.1f} ms after kill -9")
+
+
+@pytest.mark.bug("B01")
+async def test_supervisor_that_hangs_past_the_lease_loses_its_tree() -> None:
+    async with open_victim(lease=0.4) as victim:
+        await trio.sleep(1.0)  # beats keep it alive well past the lease
+        assert living(victim.processes) == list(victim.processes)
+        victim.process.send_signal(signal.SIGSTOP)
+        await eventually(lambda: not living(victim.processes), within=5)
+        assert victim.tree.runtime.find() is None
+
+
+@pytest.mark.bug("B01")
+async def test_sigterm_to_the_warden_is_not_an_order() -> None:
+    async with open_victim() as victim:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(victim.tree.warden.pid, number)
+        await trio.sleep(0.1)
+        assert living(victim.processes) == list(victim.processes)
+
+
+# The warden is gone, or hangs
+
+
+@pytest.mark.bug("B01")
+async def test_kill_9_of_the_warden_ends_the_runtime_and_all_it_left() -> None:
+    assert orphans.ensure_subreaper()
+    ears = Ears()
+    with trio.fail_after(20):
+        async with ears.open(ALL_KINDS + FOR_EVER) as incarnation:
+            processes = await ears.ready()
+            os.kill(incarnation.identity.warden.pid, signal.SIGKILL)
+            ended = await incarnation.wait()
+            assert (ended.returncode, ended.why) == (-9, "warden")
+            assert ended.survivors == ()
+            assert left(processes) == []
+            assert gone(incarnation.identity.runtime)
+    assert orphans.strays() == []
+
+
+@pytest.mark.bug("B01")
+async def test_kernel_ends_the_runtime_of_a_killed_warden() -> None:
+    """Nobody is left to do it: the supervisor is stopped."""
+    async with open_victim() as victim:
+        victim.process.send_signal(signal.SIGSTOP)
+        os.kill(victim.tree.warden.pid, signal.SIGKILL)
+        await eventually(lambda: victim.tree.runtime.find() is None, within=2)
+
+
+@pytest.mark.bug("B01")
+async def test_stopped_warden_is_killed_and_its_tree_with_it() -> None:
+    assert orphans.ensure_subreaper()
+    ears = Ears()
+    with trio.fail_after(20):
+        async with ears.open(
+            ALL_KINDS + FOR_EVER, limits=Limits(kill=0.3, answer=0.1)
+        ) as incarnation:
+            processes = await ears.ready()
+            os.kill(incarnation.identity.warden.pid, signal.SIGSTOP)
+            assert await incarnation.kill() == ()
+            assert left(processes) == []
+            assert (await incarnation.wait()).why == "warden"
+
+
+async def test_death_of_one_warden_spares_the_incarnations_beside_it() -> None:
+    assert orphans.ensure_subreaper()
+    one, other = Ears(), Ears()
+    with trio.fail_after(20):
+        async with one.open(ALL_KINDS + FOR_EVER) as dying:
+            await one.ready()
+            async with other.open(ALL_KINDS + FOR_EVER) as living_on:
+                processes = await other.ready()
+                os.kill(dying.identity.warden.pid, signal.SIGKILL)
+                await dying.wait()
+                assert living(processes) == list(processes)
+                assert living_on.identity.runtime.find() is not None
+
+
+# After a restart
+
+
+@pytest.mark.bug("B01")
+async def test_old_tree_of_a_killed_supervisor_and_warden_is_ended() -> None:
+    async with open_victim() as victim:
+        # Both are stopped first, so that neither can clean up.
+        victim.process.send_signal(signal.SIGSTOP)
+        os.kill(victim.tree.warden.pid, signal.SIGSTOP)
+        swept = await end_tree(victim.tree)
+        assert swept.survivors == ()
+        assert {one.pid for one in swept.ended} >= {
+            victim.tree.runtime.pid,
+            victim.tree.warden.pid,
+            *(one.pid for one in victim.processes.values()),
+        }
+        assert living(victim.processes) == []
+
+
+async def test_old_tree_is_known_by_its_start_and_never_by_its_pid() -> None:
+    ears = Ears()
+    with trio.fail_after(20):
+        async with ears.open(ALL_KINDS + FOR_EVER) as incarnation:
+            processes = await ears.ready()
+            tree = incarnation.identity
+            stranger = TreeIdentity(
+                evolve(tree.warden, ticks=tree.warden.ticks - 1),
+                evolve(tree.runtime, ticks=tree.runtime.ticks + 1),
+                tree.boot,
+            )
+            assert (await end_tree(stranger)).ended == ()
+            assert (await end_tree(evolve(tree, boot="another"))).ended == ()
+            assert living(processes) == list(processes)
+
+
+async def test_mark_in_the_environment_finds_an_orphan_of_an_old_tree() -> None:
+    mark = "AGENTTEAM_INCARNATION=tests-0001"
+    env = {**ENVIRONMENT, "AGENTTEAM_INCARNATION": "tests-0001"}
+    ears = Ears()
+    nobody = ProcessIdentity(2**22 - 1, 1)
+    with trio.fail_after(20):
+        async with ears.open(ALL_KINDS + FOR_EVER, env=env) as incarnation:
+            processes = await ears.ready()
+            tree = TreeIdentity(nobody, nobody, incarnation.identity.boot)
+            swept = await end_tree(tree, mark)
+            assert swept.survivors == ()
+            # Below the runtime, so its cleared environment does not hide it.
+            assert set(living(processes)) <= {"double-forked"}
+
+
+# Orphans of ours
+
+
+@pytest.mark.bug("B34")
+async def test_reaping_orphans_steals_no_exit_code_from_a_wait() -> None:
+    assert orphans.ensure_subreaper()
+    codes: list[int] = []
+
+    async def run(code: int) -> None:
+        done = await trio.run_process(["sh", "-c", f"exit {code}"], check=False)
+        codes.append(done.returncode)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(orphans.reap_orphans, 0.01)
+            for code in range(50):
+                await run(code)
+            # An orphan that falls to us: its parent is gone before it ends.
+            orphan = "(setsid sh -c 'sleep 0.05' &) & wait"
+            await trio.run_process(["sh", "-c", orphan])
+            await eventually(lambda: bool(orphans.strays()), within=2)
+            await eventually(lambda: not orphans.strays(), within=5)
+            nursery.cancel_scope.cancel()
+    assert codes == list(range(50))
+
+
+# The program itself
+
+
+def test_program_starts_without_the_package_and_imports_little() -> None:
+    watch = (
+        "import sys; sys.argv[1:] = ['1', '5', '/', 'no-such-program'];"
+        f"exec(compile(open({warden.__file__!r}).read(), 'warden', 'exec'));"
+        "print(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", watch], capture_output=True, text=True
+    )
+    report, modules = done.stdout.splitlines()
+    assert json.loads(report) == {"report": "failed", "stage": "exec", "errno": 2}
+    heavy = {"json", "typing", "signal", "enum", "re", "ctypes", "subprocess", "attr"}
+    assert not heavy & set(modules.split())
+
+
+def test_process_names_of_any_bytes_are_safe_in_a_report() -> None:
+    name = printable = warden.printable('a") {"x":\\ \n\x7fé')
+    assert json.loads(f'"{printable}"') == name
+    assert not re.search(r'["\\\n]', name)
+
+
+def test_process_table_is_read_alike_from_proc_and_from_ps() -> None:
+    own = warden.read_process(os.getpid())
+    by_ps = next(p for p in warden.read_ps() if p.pid == os.getpid())
+    assert own is not None
+    assert (own.ppid, own.pgid) == (by_ps.ppid, by_ps.pgid)
+    assert own.key in {p.key for p in warden.read_table()}
+    assert warden.read_process(2**22 - 1) is None
