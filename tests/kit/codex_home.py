@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,16 @@ stream_max_retries = 0
 supports_websockets = false
 """
 
+# Stands before the real binary and keeps what an app-server is told.
+RECORDER = """\
+#!/bin/sh
+if [ "$1" = app-server ]; then
+    tee -a "{log}" | "{bin}" "$@"
+else
+    exec "{bin}" "$@"
+fi
+"""
+
 
 @frozen
 class CodexHome:
@@ -54,6 +65,18 @@ class CodexHome:
     def workdir(self) -> Path:
         return self.path / "work"
 
+    @property
+    def wire(self) -> list[dict[str, Any]]:
+        """All that was written to the app-servers of this home, in order."""
+        if not (log := self.path / "wire.jsonl").exists():
+            return []
+        return [json.loads(line) for line in log.read_text().splitlines()]
+
+    @property
+    def calls(self) -> list[str]:
+        """The methods that were called on the app-servers of this home, in order."""
+        return [message["method"] for message in self.wire if "method" in message]
+
     def options(self, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Give the `options` of an agent, as in its HTTP body.
@@ -63,7 +86,7 @@ class CodexHome:
         """
         open_sandbox = {"sandbox_mode": "danger-full-access"}
         return {
-            "bin": str(self.bin),
+            "bin": str(self.path / "codex"),
             "home": str(self.path),
             "env": {"SCRIPTED_MODEL_KEY": "fake", "PATH": self.env["PATH"]},
             "config": open_sandbox | dict(config or {}),
@@ -78,5 +101,8 @@ def make_codex_home(path: Path, base_url: str) -> CodexHome:
     home = CodexHome(path / "home", binary)
     (home.path / ".codex").mkdir(parents=True)
     home.workdir.mkdir()
+    program = home.path / "codex"
+    program.write_text(RECORDER.format(log=home.path / "wire.jsonl", bin=binary))
+    program.chmod(0o755)
     (home.path / ".codex" / "config.toml").write_text(CONFIG.format(base_url=base_url))
     return home

@@ -36,9 +36,10 @@ Received = Notification | Request | Noise
 class Call:
     """A request of ours on its way."""
 
+    id: int
     method: str
+    line: bytes
     then: Callable[[Answer | Refusal], None] | None
-    written: bool = False
     outcome: Answer | Refusal | None = None
 
     @property
@@ -98,26 +99,28 @@ class Connection:
                 ) from self._exited
             await self._changed.wait()
 
-    async def ask(
+    def prepare(
         self,
         method: str,
         params: Mapping[str, object],
         then: Callable[[Answer | Refusal], None] | None = None,
     ) -> Call:
         """
-        Write a request; `then` is called in the stream's order when it is answered.
+        Make a request that `put` writes.
 
-        If cancelled, the line is out whole or not at all.
+        `then` is called in the stream's order when it is answered.
         """
         id, line = self._peer.request(method, params)
-        call = self._calls[id] = Call(method, then)
-        try:
-            await self.write(line)
-            call.written = True
-        except RuntimeFailure:
-            del self._calls[id]
-            raise
+        call = self._calls[id] = Call(id, method, line, then)
         return call
+
+    async def put(self, call: Call) -> None:
+        """Write a request. If cancelled, the line is out whole or not at all."""
+        try:
+            await self.write(call.line)
+        except RuntimeFailure:
+            del self._calls[call.id]
+            raise
 
     async def call(
         self,
@@ -126,7 +129,8 @@ class Connection:
         seconds: float = ANSWER_SECONDS,
     ) -> Any:
         """Ask and wait for the answer, at most so long."""
-        call = await self.ask(method, params)
+        call = self.prepare(method, params)
+        await self.put(call)
         with trio.move_on_after(seconds):
             await self.until(lambda: call.outcome is not None)
         return call.result

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 START_SECONDS = 30.0
 STOP_SECONDS = 2.0
 
-GONE = ("no rollout found", "thread not found", "invalid thread id")
+GONE = ("no rollout found", "not found", "invalid thread id", "invalid session id")
 
 
 class CodexDriver:

@@ -137,8 +137,9 @@ class CodexSession:
         call = self._cuts.get(id)
         if call is None:
             params = wire.turn_interrupt(self.turns.thread, id)
-            call = await self.connection.ask(wire.TURN_INTERRUPT, params)
+            call = self.connection.prepare(wire.TURN_INTERRUPT, params)
             self._cuts[id] = call
+            await self.connection.put(call)
         await self.connection.until(
             lambda: call.outcome is not None or self.turns.has_ended(id)
         )
@@ -239,12 +240,14 @@ class CodexSession:
     async def _submit(self, params: JsonObject, take: Taker) -> Call:
         """Write the start; if it cannot be written, the batch became no turn."""
         try:
-            return await self.connection.ask(wire.TURN_START, params, take)
+            call = self.connection.prepare(wire.TURN_START, params, take)
+            await self.connection.put(call)
         except RuntimeExited:
             raise
         except RuntimeFailure as failure:
             self._pass_on(self.turns.not_started())
             raise SubmitRefused(str(failure), written=False) from failure
+        return call
 
     def _named(self, answer: Answer | Refusal) -> list[str]:
         """Take the answer to a start, in the stream's order; the turn's id if new."""
@@ -270,7 +273,8 @@ class CodexSession:
             else:
                 outcome.append(self.turns.steered(item.key))
 
-        call = await self.connection.ask(wire.TURN_STEER, params, take)
+        call = self.connection.prepare(wire.TURN_STEER, params, take)
+        await self.connection.put(call)
         with trio.move_on_after(ANSWER_SECONDS):
             await self.connection.until(lambda: call.outcome is not None)
         if call.outcome is None:
