@@ -170,6 +170,7 @@ class SendJudged:
     agent: AgentId
     verdict: str  # forwarded | held | rejected
     seq: int | None = None
+    target: TargetId | None = None
     reason: str = ""
     unseen: tuple[MessageRef, ...] = ()
 

@@ -269,6 +269,7 @@ class SendAnswered:
     send: SendId
     verdict: str  # forwarded | held | rejected | unknown
     seq: int | None = None
+    target: TargetId | None = None
     text: str = ""  # words for the agent
     shown: Mapping[TargetId, tuple[int, ...]] = field(
         factory=dict[TargetId, tuple[int, ...]]

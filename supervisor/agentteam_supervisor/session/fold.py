@@ -9,8 +9,7 @@ turn and finds none is the tail of a crash between two turns: it changes nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -19,7 +18,6 @@ from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.delivery import TERMINAL, DeliveryState
 from agentteam_protocol.frontier import Frontier
 from agentteam_protocol.ids import AgentId, DeliveryId, Generation, TargetId
-from agentteam_protocol.inbox import Item
 from agentteam_supervisor.session.pending import spliced
 from agentteam_supervisor.session.state import (
     DeliveryView,
@@ -28,6 +26,11 @@ from agentteam_supervisor.session.state import (
     Ledger,
     OpenTurn,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentteam_protocol.inbox import Item
 
 # Settled deliveries are remembered to recognise a repeat; the server stops repeating
 # a delivery at its receipt, so the oldest can be forgotten.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from agentteam_protocol.ids import ItemId, MessageId
 from agentteam_protocol.inbox import Item, Lane
+
+if TYPE_CHECKING:
+    from agentteam_protocol.ids import ItemId, MessageId
 
 Lanes = Mapping[Lane, tuple[Item, ...]]
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.ids import Generation
-from agentteam_supervisor.session.state import Ledger, OpenTurn
+
+if TYPE_CHECKING:
+    from agentteam_supervisor.session.state import Ledger, OpenTurn
 
 ABORTED_BEFORE_DISPATCH = "ABORTED_BEFORE_DISPATCH"
 TOOL_OUTCOME_UNKNOWN = "TOOL_OUTCOME_UNKNOWN"

@@ -1,0 +1,229 @@
+"""Incarnations come and go: ready, failed to start, gone, not to be killed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentteam_protocol import journal as j
+from agentteam_protocol.control import CutCause
+from agentteam_protocol.delivery import DeliveryState, Diagnostic
+from agentteam_protocol.inbox import Lane
+from agentteam_runtimes.driver import TurnStatus
+from agentteam_supervisor.session import effects as fx, events as ev
+from agentteam_supervisor.session.cuts import (
+    converge,
+    cut,
+    deadline_passed as ladder_deadline,
+    fail_ladder,
+    settled,
+    without_process,
+)
+from agentteam_supervisor.session.repair import closing_records
+from agentteam_supervisor.session.settle import settle, settle_rest
+from agentteam_supervisor.session.state import Phase
+from agentteam_supervisor.session.turns import (
+    claim,
+    end_turn,
+    forget_turn,
+    keep_prefix,
+    leave,
+    open_items,
+    proceed,
+    start,
+    withdraw_asks,
+)
+
+if TYPE_CHECKING:
+    from agentteam_supervisor.session.work import Work
+
+_STARTING = (Phase.starting, Phase.recovering)
+
+
+def loaded(w: Work) -> None:
+    """After a restart: settle what was in flight, start what is runnable (DESIGN 10)."""
+    if w.phase is Phase.offline and (w.ledger.runnable or open_items(w)):
+        start(w, recovering=True)
+
+
+def ready(w: Work, e: ev.RuntimeReady) -> None:
+    """The handshake is done: settle, then the urgent batch or the next turn (t24)."""
+    if w.phase not in _STARTING or e.inc != w.ledger.inc + 1:
+        return
+    w.record(j.RunProcess(e.inc, alive=True, identity=e.identity))
+    w.set(capabilities=e.capabilities, in_process=e.in_process, leaving=False)
+    if w.ledger.problem is not None:
+        w.record(j.RunProblem(None))
+    if e.history_lost:
+        w.record(
+            j.RunSession(""),
+            j.RunNotice("history not available: the agent started a new session"),
+        )
+    settle(w, e.settled)
+    settle_rest(w, open_items(w))
+    if w.open_turn is None:
+        proceed(w)
+    elif w.ledger.runnable:
+        claim(w)
+    else:
+        _end_unused(w, TurnStatus.completed, "nothing was left to run")
+        proceed(w)
+
+
+def _end_unused(w: Work, status: TurnStatus, detail: str) -> None:
+    """End a turn that was opened for a process to come and never used."""
+    turn = w.open_turn
+    if turn is not None:
+        failed = status is TurnStatus.failed
+        outcome = j.TurnOutcome.error if failed else j.TurnOutcome.completed
+        w.record(j.TurnEnd(turn.number, outcome, detail=detail))
+
+
+def start_failed(w: Work, e: ev.StartFailed) -> None:
+    """Nothing runs: entries stay, urgents have failed, the problem is shown (t39)."""
+    if e.inc != w.ledger.inc + 1:
+        return
+    if w.phase not in (*_STARTING, Phase.converging):
+        return
+    problem = e.diagnostic.problem
+    w.record(j.RunProcess(e.inc, alive=False, detail=problem))
+    if w.phase is Phase.converging:
+        converge(w, gone=True)
+        return
+    _end_unused(w, TurnStatus.failed, e.diagnostic.problem)
+    urgent = w.ledger.lanes[Lane.urgent]
+    w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, e.diagnostic)
+    w.record(j.RunProblem(e.diagnostic))
+    w.park()
+    forget_turn(w)
+    w.set(phase=Phase.offline)
+    if w.live.closing is not None:
+        leave(w)
+
+
+def gone(w: Work, e: ev.ProcessGone) -> None:
+    why = _why(e)
+    if e.inc == w.ledger.inc + 1:
+        problem = Diagnostic(f"the runtime ended while starting: {why}", _LOOK)
+        start_failed(w, ev.StartFailed(e.inc, problem))
+    elif e.inc == w.ledger.inc:
+        _ours_gone(w, e, why)
+
+
+def _ours_gone(w: Work, e: ev.ProcessGone, why: str) -> None:
+    for survivor in e.survivors:
+        detail = f"pid {survivor.pid}: {survivor.command}"
+        w.record(j.RunNotice("a process of the agent is still alive", detail))
+    w.record(j.RunProcess(e.inc, alive=False, detail=why))
+    match w.phase:
+        case _ if w.live.leaving:
+            leave(w)
+        case Phase.converging:
+            converge(w, gone=True)
+        case Phase.running:
+            _died(w, why)
+        case Phase.maintenance:
+            _maintenance_died(w, why)
+        case Phase.idle:
+            w.record(j.FenceClosed(w.gen, w.gen.next()))
+            without_process(w)
+        case _:
+            pass
+
+
+_LOOK = "see the runtime's own messages in the activity detail, then resume the agent"
+
+
+def _why(e: ev.ProcessGone) -> str:
+    code = "" if e.returncode is None else f"exit code {e.returncode}"
+    parts = (e.fault, code, e.detail)
+    return "; ".join(part for part in parts if part) or "the process ended"
+
+
+def _died(w: Work, why: str) -> None:
+    """The process died by itself during a turn (t27)."""
+    turn = w.open_turn
+    assert turn is not None
+    withdraw_asks(w)
+    keep_prefix(w)
+    end = j.TurnEnd(turn.number, j.TurnOutcome.error, detail=why)
+    w.record(*closing_records(turn), end, j.FenceClosed(w.gen, w.gen.next()))
+    w.do(fx.CancelTurn(turn.run_id))
+    forget_turn(w)
+    without_process(w, paced=True)
+
+
+def _maintenance_died(w: Work, why: str) -> None:
+    maintenance = w.live.maintenance
+    w.set(maintenance=None)
+    if maintenance is not None:
+        w.reply(maintenance.ref, error=f"maintenance_failed: {why}")
+    w.record(j.FenceClosed(w.gen, w.gen.next()))
+    without_process(w)
+
+
+def kill_failed(w: Work, e: ev.KillFailed) -> None:
+    if w.live.leaving:
+        _leave_behind(w)
+    elif w.phase is Phase.converging and w.live.cut is not None:
+        fail_ladder(w, e.survivors)
+
+
+def _leave_behind(w: Work) -> None:
+    """The session ends all the same, and says that a process is left."""
+    w.record(
+        j.RunNotice("the runtime's process could not be ended"),
+        j.RunProcess(w.ledger.inc, alive=False, detail="left behind"),
+    )
+    leave(w)
+
+
+def settle_answered(w: Work, e: ev.Settled) -> None:
+    if e.inc != w.ledger.inc or w.live.ended is None:
+        return
+    settle(w, e.items)
+    _after_settle(w)
+
+
+def _after_settle(w: Work) -> None:
+    if w.phase is Phase.running:
+        settle_rest(w, open_items(w))
+        end_turn(w)
+    elif w.phase is Phase.converging:
+        settled(w)
+
+
+def deadline_passed(w: Work, name: str) -> None:
+    match name:
+        case "settle" if w.live.ended is not None:
+            _after_settle(w)
+        case "kill" if w.live.leaving:
+            w.do(fx.Kill(w.ledger.inc))
+        case "silence":
+            _silent(w)
+        case "maintenance":
+            _maintenance_overdue(w)
+        case _:
+            ladder_deadline(w, name)
+
+
+def _silent(w: Work) -> None:
+    """Nothing was heard, with no tool or ask open: the run is cut (t13b)."""
+    turn = w.open_turn
+    busy = turn is None or bool(turn.calls) or bool(turn.asks)
+    if w.phase is Phase.running and not busy and w.live.ended is None:
+        cut(w, CutCause.silent)
+
+
+def _maintenance_overdue(w: Work) -> None:
+    """A maintenance task that an urgent aborted does not end (t31)."""
+    if w.phase is not Phase.maintenance:
+        return
+    if w.live.in_process:
+        overdue = Diagnostic(
+            "the agent's maintenance did not end in time",
+            "deliver the message again when the maintenance is over",
+        )
+        urgent = w.ledger.lanes[Lane.urgent]
+        w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, overdue)
+    else:
+        w.do(fx.Kill(w.ledger.inc))

@@ -1,0 +1,156 @@
+"""
+What became of entries in the runtime's hands.
+
+`surfaced` needs evidence, `dropped` goes back to its lane, `carried` stays with the
+runtime and is never sent again, and what nobody can know is `unknown`: never sent
+again blindly, never claimed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from agentteam_protocol import journal as j
+from agentteam_protocol.delivery import DeliveryState, Diagnostic, Evidence
+from agentteam_runtimes.driver import ItemOutcome
+from agentteam_supervisor.session.pending import copies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentteam_protocol.ids import ItemId
+    from agentteam_protocol.inbox import Item
+    from agentteam_supervisor.session.work import Work
+
+# A runtime that refuses or drops an entry this often will not read it (t13a). What a
+# cut dropped is no fault of the runtime and does not count.
+MAX_ATTEMPTS = 3
+
+_UNKNOWN = Diagnostic(
+    "the runtime ended before it could say whether the agent read the message",
+    "look at the agent's answer; then deliver it again or dismiss it",
+)
+
+
+def settle(w: Work, outcomes: Mapping[ItemId, ItemOutcome]) -> None:
+    """Apply what the runtime's receipt or history says; entries not named stay open."""
+    for item_id, outcome in outcomes.items():
+        flight = w.ledger.in_flight.get(item_id)
+        if flight is None:
+            continue
+        match outcome:
+            case ItemOutcome.surfaced:
+                surface(w, flight.item, Evidence("history"))
+            case ItemOutcome.dropped:
+                requeue(w, (flight.item,), again=True, problem="the runtime dropped it")
+            case ItemOutcome.carried:
+                w.record(j.ItemsInFlight(carried=(item_id,)))
+            case ItemOutcome.unknown:
+                _give_up(w, flight.item)
+
+
+def settle_rest(w: Work, items: tuple[Item, ...]) -> None:
+    """Nobody can tell about these any more."""
+    for item in items:
+        if item.id in w.ledger.in_flight:
+            _give_up(w, item)
+
+
+def _give_up(w: Work, item: Item) -> None:
+    w.record(j.ItemsInFlight(removed=(item.id,)))
+    w.change(item, DeliveryState.unknown, _UNKNOWN)
+    if item.delivery is None:
+        w.record(j.RunNotice(_UNKNOWN.problem, detail=item.id))
+
+
+def surface(w: Work, item: Item, evidence: Evidence) -> None:
+    """The entry is in the model's input: the only thing that moves freshness (t8)."""
+    turn = w.open_turn
+    if turn is not None:
+        message = j.UserMessage(
+            turn.number, item.id, item.body, item.delivery, item.message
+        )
+        w.record(message)
+    if item.delivery is not None:
+        w.record(
+            j.DeliveryChanged(
+                item.delivery,
+                DeliveryState.surfaced,
+                item.attempt,
+                w.gen,
+                evidence=evidence,
+            )
+        )
+    if item.target is not None and item.seq is not None:
+        w.record(j.FrontierMoved(item.target, (item.seq,)))
+    w.record(j.ItemsInFlight(removed=(item.id,)))
+
+
+def requeue(
+    w: Work, items: tuple[Item, ...], *, again: bool, problem: str = ""
+) -> None:
+    """
+    Put entries back at their places; `again` counts an attempt.
+
+    An ordinary copy of a message whose urgent copy waits is superseded instead, and
+    an entry out of attempts has failed.
+    """
+    items = tuple(i for i in items if i.id in w.ledger.in_flight)
+    if not items:
+        return
+    w.record(j.ItemsInFlight(removed=tuple(i.id for i in items)))
+    for item in items:
+        if item.policy is None and has_urgent_copy(w, item):
+            w.change(item, DeliveryState.superseded)
+        elif again and item.attempt >= MAX_ATTEMPTS and w.is_open:
+            _exhausted(w, item, problem)
+        else:
+            back = evolve(item, attempt=item.attempt + 1) if again else item
+            w.record(j.InboxSpliced(j.SpliceReason.requeued, added=(back,)))
+            w.change(back, DeliveryState.queued)
+
+
+def _exhausted(w: Work, item: Item, problem: str) -> None:
+    failed = Diagnostic(
+        f"the runtime did not take the message in {item.attempt} attempts: {problem}",
+        "look at the agent's runtime (agentteam doctor), then deliver it again",
+    )
+    w.change(item, DeliveryState.failed, failed)
+    if item.delivery is None:
+        w.record(j.RunNotice(failed.problem, detail=item.id))
+
+
+def has_urgent_copy(w: Work, item: Item) -> bool:
+    """Tell whether an urgent copy of the entry's message waits or is in flight."""
+    if item.message is None:
+        return False
+    waiting = copies(w.ledger.lanes, item.message, item.id)
+    flying = (f.item for f in w.ledger.in_flight.values() if f.item.id != item.id)
+    return any(
+        other.policy is not None and other.message == item.message
+        for other in (*waiting, *flying)
+    )
+
+
+def late_evidence(w: Work, item_id: ItemId, key: str) -> None:
+    """
+    Tell that an attempt that was given up reached the agent after all.
+
+    Only where another attempt was made: a repeat of the same evidence is nothing.
+    """
+    view = next((v for v in w.ledger.deliveries.values() if v.item.id == item_id), None)
+    if view is None or view.item.delivery is None:
+        return
+    if key == evolve(view.item, attempt=view.attempt).key and view.state in _SEEN:
+        return
+    note = "an earlier attempt reached the agent late: it may have been seen twice"
+    w.record(
+        j.DeliveryChanged(
+            view.item.delivery, view.state, view.attempt, w.gen, note=note
+        )
+    )
+
+
+_SEEN = (DeliveryState.surfaced, DeliveryState.accepted)
