@@ -1,0 +1,1 @@
+"""Where deliveries reach this machine: the link, the roster and what they need."""

@@ -1,0 +1,1 @@
+"""What happened: the durable log of every session of one daemon."""

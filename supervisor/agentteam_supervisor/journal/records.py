@@ -1,0 +1,70 @@
+"""Journal records as bytes: whatever text a runtime produced, it can be written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import orjson
+
+from agentteam_protocol.codec import CONVERTER, from_wire
+from agentteam_protocol.frames import NUMBERED, DeliveryReceived, Frame
+from agentteam_protocol.ids import DeliveryId
+from agentteam_protocol.journal import FenceLate, JournalEvent, RunNotice
+
+
+def encode(value: Any, union: Any) -> bytes:
+    """Make the JSON text of an event or a frame; this never fails for its content."""
+    plain = CONVERTER.unstructure(value, unstructure_as=union)
+    try:
+        return orjson.dumps(plain)
+    except TypeError:
+        # Lone surrogates and integers beyond 64 bit: a runtime may print either.
+        return json.dumps(_scrubbed(plain), separators=(",", ":")).encode()
+
+
+def encode_event(event: JournalEvent) -> bytes:
+    return encode(event, JournalEvent)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    if type(frame) not in NUMBERED:
+        raise ValueError(f"{type(frame).__name__} is not a numbered frame")
+    return encode(frame, Frame)
+
+
+def marker(first: bool, seq: int) -> JournalEvent:
+    """Stand in for a record that cannot be read; people see the first of a log."""
+    if first:
+        return RunNotice("log damaged here", f"record {seq} was set aside")
+    return FenceLate(None, "damaged record", f"record {seq} was set aside")
+
+
+def sound_frame(data: bytes) -> bytes:
+    """
+    Give the bytes back if they are a frame, else a harmless one that keeps the number.
+
+    A number that is never sent would stop the link for ever.
+    """
+    try:
+        frame = from_wire(orjson.loads(data), Frame)
+    except Exception:
+        frame = None
+    if type(frame) in NUMBERED:
+        return data
+    return encode_frame(DeliveryReceived(DeliveryId("dlv_damaged"), 0))
+
+
+def _scrubbed(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case int() if not -(2**63) <= value < 2**64:
+            return str(value)
+        case dict():
+            members = cast("dict[Any, Any]", value)
+            return {_scrubbed(k): _scrubbed(v) for k, v in members.items()}
+        case list() | tuple():
+            return [_scrubbed(v) for v in cast("list[Any]", value)]
+        case _:
+            return value
