@@ -1,0 +1,1 @@
+"""The command `agentteam`: one file per verb or pair of verbs."""

@@ -1,0 +1,119 @@
+"""`agentteam agents`: who is there, and who comes and goes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentteam_supervisor.cli.output import clean, print_json, print_table
+from agentteam_supervisor.cli.reach import connect, server_options
+from agentteam_supervisor.cli.speech import say
+
+
+@click.group()
+def agents() -> None:
+    """Add, list and remove agents."""
+
+
+@agents.command("add")
+@click.argument("name")
+@click.option("--runtime", required=True, help="rehearsal, codex, ...")
+@click.option(
+    "--workdir",
+    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+    help="Where the agent works; default: chosen by the service.",
+)
+@click.option("--model", help="The runtime's own name of a model.")
+@click.option("--approvals", type=click.Choice(["ask", "never"]), help="Default: ask.")
+@click.option("--no-auto-reply", is_flag=True, help="Do not publish final texts.")
+@click.option("--options", "options_json", help="JSON: bin, env, home, config, args.")
+@server_options
+def add(
+    name: str,
+    runtime: str,
+    workdir: Path | None,
+    model: str | None,
+    approvals: str | None,
+    no_auto_reply: bool,
+    options_json: str | None,
+    state_dir: Path,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Create the agent NAME; `@NAME` is where it is talked to."""
+    body: dict[str, Any] = {
+        "name": name,
+        "runtime": runtime,
+        "workdir": str(workdir) if workdir else None,
+        "model": model,
+        "approvalPolicy": approvals,
+        "autoReply": False if no_auto_reply else None,
+        "options": _options(options_json),
+    }
+    wanted = {key: value for key, value in body.items() if value is not None}
+    with connect(state_dir, url) as client:
+        agent = client.post("/api/agents", wanted)
+    if as_json:
+        print_json(agent)
+    else:
+        click.echo(
+            say(
+                f"agent {name} on {runtime}; talk to it with `agentteam send @{name} ...`",
+                f"已创建 agent {name}（{runtime}）；用 `agentteam send @{name} ...` 与它对话",
+            )
+        )
+
+
+def _options(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise click.BadParameter(f"not JSON: {exc}", param_hint="--options") from exc
+
+
+@agents.command("list")
+@server_options
+def list_agents(state_dir: Path, url: str | None, as_json: bool) -> None:
+    """List the agents and what they do."""
+    with connect(state_dir, url) as client:
+        found = client.get("/api/agents", limit=1000)
+    if as_json:
+        print_json(found)
+        return
+    header = say("NAME RUNTIME STATUS RUN PROBLEM", "名称 运行时 状态 RUN 问题").split()
+    print_table(header, [agent_row(agent) for agent in found["agents"]])
+
+
+def agent_row(agent: dict[str, Any]) -> list[str]:
+    run = agent.get("currentRun") or {}
+    problem = agent.get("problem") or {}
+    status = str(agent["status"])
+    if agent.get("parked"):
+        status += say(" (parked)", "（已暂停）")
+    return [
+        str(agent["name"]),
+        str(agent["runtime"]),
+        status,
+        str(run.get("id", "-")),
+        clean(str(problem.get("problem", "-"))),
+    ]
+
+
+@agents.command("rm")
+@click.argument("agent")
+@server_options
+def remove(agent: str, state_dir: Path, url: str | None, as_json: bool) -> None:
+    """End the session of AGENT and forget it; its messages stay."""
+    from agentteam_supervisor.cli.client import segment
+
+    with connect(state_dir, url) as client:
+        client.delete(f"/api/agents/{segment(agent)}")
+    if as_json:
+        print_json({"removed": agent})
+    else:
+        click.echo(say(f"agent {agent} is gone", f"已移除 agent {agent}"))

@@ -1,0 +1,94 @@
+"""`agentteam stop` and `agentteam resume`: the run of an agent, without a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentteam_supervisor.cli.failure import CommandFailed
+from agentteam_supervisor.cli.lines import activity_line
+from agentteam_supervisor.cli.output import print_json
+from agentteam_supervisor.cli.reach import connect, server_options, timeout_option
+from agentteam_supervisor.cli.speech import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentteam_supervisor.cli.event_stream import EventStream
+
+
+@click.command()
+@click.argument("agent")
+@click.option("--run", "run_id", help="Only if this run is still the current one.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until it has ended.")
+@timeout_option(60)
+@server_options
+def stop(
+    agent: str,
+    run_id: str | None,
+    no_wait: bool,
+    timeout: float,
+    state_dir: Path,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Stop the current run of AGENT.
+
+    What it already did (files, commits, calls) stays done. Waiting messages stay too.
+    """
+    from agentteam_supervisor.cli.client import segment
+
+    path = f"/api/agents/{segment(agent)}"
+    with connect(state_dir, url) as client, client.events(timeout) as events:
+        run_id = run_id or _current_run(agent, client.get(path))
+        body = {"runId": run_id, "action": "interrupt_current_run"}
+        answer = client.post(f"{path}/control", body)
+        if as_json:
+            print_json(answer | {"runId": run_id})
+        if not no_wait:
+            _follow(run_id, events, as_json)
+
+
+def _current_run(name: str, agent: dict[str, Any]) -> str:
+    if run := agent.get("currentRun"):
+        return str(run["id"])
+    raise CommandFailed(
+        say(
+            f"{name} is idle: there is no run to stop",
+            f"{name} 处于空闲状态：没有可停止的 run",
+        ),
+        problem={"type": "not_running"},
+    )
+
+
+def _follow(run_id: str, events: EventStream, as_json: bool) -> None:
+    for event in events:
+        item = event.data
+        if event.name != "activity" or item.get("runId") != run_id:
+            continue
+        if item["kind"] not in ("stopping", "interrupted", "run_ended", "notice"):
+            continue
+        if as_json:
+            print_json(item)
+        else:
+            click.echo(activity_line(item))
+        if item["kind"] == "run_ended":
+            return
+
+
+@click.command()
+@click.argument("agent")
+@server_options
+def resume(agent: str, state_dir: Path, url: str | None, as_json: bool) -> None:
+    """Let AGENT go on with what waits since it was stopped."""
+    from agentteam_supervisor.cli.client import segment
+
+    with connect(state_dir, url) as client:
+        path = f"/api/agents/{segment(agent)}/control"
+        answer = client.post(path, {"action": "resume"})
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(say(f"{agent} goes on", f"{agent} 继续运行"))

@@ -1,0 +1,85 @@
+"""`agentteam status` and `agentteam down`: what runs, and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentteam_supervisor.cli.agents import agent_row
+from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
+from agentteam_supervisor.cli.output import print_json, print_table
+from agentteam_supervisor.cli.reach import (
+    connect,
+    json_option,
+    server_options,
+    state_dir_option,
+    timeout_option,
+)
+from agentteam_supervisor.cli.server_record import read_record
+from agentteam_supervisor.cli.speech import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@server_options
+def status(state_dir: Path, url: str | None, as_json: bool) -> None:
+    """Show the server, its agents and what waits for a person."""
+    record = read_record(state_dir) if url is None else None
+    with connect(state_dir, url) as client:
+        client.get("/healthz")
+        agents = client.get("/api/agents", limit=1000)["agents"]
+        pending = client.get("/api/approvals", state="pending")["approvals"]
+        address = client.url
+    if as_json:
+        head = {"url": address, "pid": record.pid if record else None}
+        print_json(head | {"agents": agents, "approvals": pending})
+        return
+    click.echo(address + (f"  pid {record.pid}" if record else ""))
+    _print_agents(agents)
+    if pending:
+        count = len(pending)
+        click.echo(
+            say(
+                f"{count} waiting for approval: see `agentteam approvals`",
+                f"{count} 项待审批：请运行 `agentteam approvals`",
+            )
+        )
+
+
+def _print_agents(agents: list[dict[str, Any]]) -> None:
+    header = say(
+        "AGENT RUNTIME STATUS RUN PROBLEM", "AGENT 运行时 状态 RUN 问题"
+    ).split()
+    print_table(header, [agent_row(agent) for agent in agents])
+
+
+@click.command()
+@timeout_option(60)
+@state_dir_option
+@json_option
+def down(timeout: float, state_dir: Path, as_json: bool) -> None:
+    """Stop the server and daemon of the state directory, and wait until they are gone."""
+    from agentteam_supervisor.cli.processes import ask_to_leave, holders
+
+    found = holders(state_dir)
+    alive = ask_to_leave(found, timeout)
+    if alive:
+        raise CommandFailed(_still_there([p.pid for p in alive]), ExitCode.timeout)
+    pids = [process.pid for process in found]
+    if as_json:
+        print_json({"stopped": pids})
+    elif pids:
+        click.echo(say("stopped", "已停止"))
+    else:
+        click.echo(say("nothing is running", "没有正在运行的服务"))
+
+
+def _still_there(pids: list[int]) -> str:
+    names = ", ".join(map(str, pids))
+    return say(
+        f"still alive: pid {names}; run `agentteam down` again, or look at what they do",
+        f"仍未退出：pid {names}；请再次运行 `agentteam down`，或检查这些进程",
+    )

@@ -1,0 +1,68 @@
+"""Options that every verb shares, and the way from them to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
+from agentteam_supervisor.cli.server_record import read_record
+from agentteam_supervisor.cli.speech import say
+from agentteam_supervisor.cli.state_dir import VARIABLE, default_state_dir
+
+if TYPE_CHECKING:
+    from agentteam_supervisor.cli.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+state_dir_option = click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar=VARIABLE,
+    default=default_state_dir,
+    show_default="~/.local/state/agentteam",
+    help=f"Where everything is kept (also {VARIABLE}).",
+)
+url_option = click.option(
+    "--url",
+    envvar="AGENTTEAM_URL",
+    help="The server; default: the one of the state directory.",
+)
+
+
+def timeout_option(default: float) -> Callable[[F], F]:
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=default,
+        show_default=True,
+        help="Seconds to wait; exit code 4 afterwards.",
+    )
+
+
+def server_options(function: F) -> F:
+    """Add --state-dir, --url and --json to a verb that talks to the server."""
+    return json_option(url_option(state_dir_option(function)))
+
+
+def connect(state_dir: Path, url: str | None) -> Client:
+    """Open a client of the named server, or of the one that `server.json` names."""
+    from agentteam_supervisor.cli.client import Client  # slow import (httpx)
+
+    if url is None:
+        record = read_record(state_dir)
+        if record is None:
+            raise CommandFailed(_no_server(state_dir), ExitCode.unreachable)
+        url = record.url
+    return Client(url)
+
+
+def _no_server(state_dir: Path) -> str:
+    return say(
+        f"no server runs in {state_dir}; start one with `agentteam up`",
+        f"{state_dir} 中没有正在运行的服务；请先运行 `agentteam up`",
+    )

@@ -1,0 +1,50 @@
+"""`agentteam replay`: the ledger of an agent's turns, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentteam_supervisor.cli.ledger import ledger_lines
+from agentteam_supervisor.cli.output import print_json
+from agentteam_supervisor.cli.reach import connect, server_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from agentteam_supervisor.cli.client import Client
+
+PAGE = 1000
+
+
+@click.command()
+@click.argument("agent")
+@click.option("--turns", type=click.IntRange(1), help="Only the last so many turns.")
+@server_options
+def replay(
+    agent: str, turns: int | None, state_dir: Path, url: str | None, as_json: bool
+) -> None:
+    """Show what AGENT was told, did and said, turn by turn."""
+    from agentteam_supervisor.cli.client import segment
+
+    path = f"/api/agents/{segment(agent)}"
+    with connect(state_dir, url) as client:
+        runs = list(_all(client, f"{path}/runs", "runs"))
+        events = list(_all(client, f"{path}/journal", "events"))
+    if as_json:
+        print_json({"runs": runs, "events": events})
+        return
+    for line in ledger_lines(runs, events, turns):
+        click.echo(line)
+
+
+def _all(client: Client, path: str, name: str) -> Iterator[dict[str, Any]]:
+    after = 0
+    while True:
+        page: Sequence[dict[str, Any]] = client.get(path, after=after, limit=PAGE)[name]
+        yield from page
+        if len(page) < PAGE or "seq" not in page[-1]:
+            return
+        after = int(page[-1]["seq"])

@@ -1,0 +1,113 @@
+"""`agentteam send`: an ordinary message; it never interrupts anybody."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
+from agentteam_supervisor.cli.lines import SETTLED, delivery_line, message_line
+from agentteam_supervisor.cli.output import print_json
+from agentteam_supervisor.cli.reach import connect, server_options, timeout_option
+from agentteam_supervisor.cli.speech import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentteam_supervisor.cli.client import Client
+    from agentteam_supervisor.cli.event_stream import EventStream
+
+
+@click.command()
+@click.argument("target")
+@click.argument("body")
+@click.option("--author", help="Your name as the agents see it.")
+@click.option("--wait", is_flag=True, help="Until the agents have read it, with proof.")
+@click.option("--follow", is_flag=True, help="Until an agent replied; print the reply.")
+@timeout_option(300)
+@server_options
+def send(
+    target: str,
+    body: str,
+    author: str | None,
+    wait: bool,
+    follow: bool,
+    timeout: float,
+    state_dir: Path,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Send BODY (`-`: standard input) to TARGET, an agent's or a group's name."""
+    text = sys.stdin.read() if body == "-" else body
+    wanted = {"body": text} | ({"author": author} if author else {})
+    with connect(state_dir, url) as client, client.events(timeout) as events:
+        message = client.at_target(
+            target, lambda path: client.post(f"{path}/messages", wanted)
+        )
+        _print_sent(message, as_json)
+        if wait:
+            for delivery in message["deliveries"]:
+                _print_settled(settled(client, delivery, timeout), as_json)
+        if follow:
+            _print_reply(reply_to(message, events), as_json)
+
+
+def _print_sent(message: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(message)
+    else:
+        click.echo(
+            say(f"sent {message['id']}", f"已发送 {message['id']}")
+            + f" ({message['target']} {message['targetSeq']})"
+        )
+
+
+def settled(client: Client, delivery: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Wait until the delivery goes no further by itself; exit code 4 otherwise."""
+    deadline = time.monotonic() + seconds
+    while delivery["state"] not in SETTLED:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise CommandFailed(_still(delivery), ExitCode.timeout, delivery)
+        delivery = client.delivery(str(delivery["id"]), wait=left)
+    return delivery
+
+
+def _still(delivery: dict[str, Any]) -> str:
+    name, state = delivery["id"], delivery["state"]
+    return say(
+        f"{name} is still {state}; it stays accepted, look again with"
+        " `agentteam status` or withdraw it with `agentteam resolve`",
+        f"{name} 仍为 {state}；投递已保留，可用 `agentteam status` 查看，或用 `agentteam resolve` 撤回",
+    )
+
+
+def _print_settled(delivery: dict[str, Any], as_json: bool) -> None:
+    """Print the final state; anything but surfaced ends the command with code 1."""
+    if delivery["state"] != "surfaced":
+        raise CommandFailed(delivery_line(delivery), problem=delivery)
+    if as_json:
+        print_json(delivery)
+    else:
+        click.echo(delivery_line(delivery))
+
+
+def reply_to(message: dict[str, Any], events: EventStream) -> dict[str, Any]:
+    """Wait for the first agent's message after this one in the same target."""
+    for event in events:
+        if event.name != "message" or event.data["target"] != message["target"]:
+            continue
+        by_agent = event.data["author"]["kind"] == "agent"
+        if by_agent and event.data["targetSeq"] > message["targetSeq"]:
+            return event.data
+    raise AssertionError("unreachable: the stream ends by raising")
+
+
+def _print_reply(message: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(message)
+    else:
+        click.echo(message_line(message))

@@ -1,0 +1,52 @@
+"""`server.json`: how a command finds the server of a state directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+from attrs import asdict, frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+FILE = "server.json"
+
+
+@frozen
+class ServerRecord:
+    url: str
+    pid: int
+    started: str
+    version: str
+
+
+def read_record(directory: Path) -> ServerRecord | None:
+    """Read the record; a missing or damaged file is no record."""
+    try:
+        data = json.loads((directory / FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    match data:
+        case {"url": str(url), "pid": int(pid)}:
+            rest = cast("dict[str, Any]", data)
+            started, version = str(rest.get("started")), str(rest.get("version"))
+            return ServerRecord(url, pid, started, version)
+        case _:
+            return None
+
+
+@contextlib.contextmanager
+def announced(directory: Path, record: ServerRecord) -> Generator[None]:
+    """Keep the record in place while the server runs; readers never see half of it."""
+    path = directory / FILE
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(record)) + "\n")
+    os.replace(fresh, path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

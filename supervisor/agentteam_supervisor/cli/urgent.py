@@ -1,0 +1,146 @@
+"""`agentteam urgent`: interrupt the current run with a message that was already sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentteam_supervisor.cli.failure import CommandFailed
+from agentteam_supervisor.cli.lines import SETTLED, activity_line, delivery_line
+from agentteam_supervisor.cli.output import print_json
+from agentteam_supervisor.cli.reach import connect, server_options, timeout_option
+from agentteam_supervisor.cli.speech import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentteam_supervisor.cli.client import Client
+    from agentteam_supervisor.cli.event_stream import EventStream
+
+LINES = frozenset({"requested", "stopping", "interrupted", "started", "failed"})
+
+# After these the last line of the urgent's activity is still to come.
+LAST_LINE = {"surfaced": "started", "failed": "failed", "blocked": "failed"}
+
+
+@click.command()
+@click.argument("message", required=False)
+@click.option("--last", is_flag=True, help="The newest message that a person sent.")
+@click.option("--agent", help="Which agent, when the target has several.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the outcome.")
+@timeout_option(120)
+@server_options
+def urgent(
+    message: str | None,
+    last: bool,
+    agent: str | None,
+    no_wait: bool,
+    timeout: float,
+    state_dir: Path,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """
+    Mark MESSAGE (an id, or --last) urgent.
+
+    The agent's current run is interrupted and the message is the next thing that it
+    reads. Prints how it goes and ends with the proof, or with why not.
+    """
+    if (message is None) != last:
+        raise click.UsageError("give a message id or --last")
+    with connect(state_dir, url) as client, client.events(timeout) as events:
+        chosen = message or newest_message(client, agent)
+        delivery = mark(client, chosen, agent)
+        if as_json:
+            print_json(delivery)
+        if not no_wait:
+            delivery = follow(client, delivery, events, as_json)
+        if not as_json:
+            click.echo(delivery_line(delivery))
+
+
+def mark(client: Client, message: str, agent: str | None) -> dict[str, Any]:
+    from agentteam_supervisor.cli.client import segment
+
+    body = {"interruptPolicy": "interrupt_current_run"}
+    if agent is not None:
+        body["agentId"] = agent
+    return client.post(f"/api/messages/{segment(message)}/agent-delivery", body)
+
+
+def newest_message(client: Client, agent: str | None) -> str:
+    """Find the newest message of a person, in the agent's own target or anywhere."""
+    if agent is not None:
+        paths = [f"@{agent}"]
+    else:
+        targets = client.get("/api/targets", limit=1000)["targets"]
+        paths = [str(target["id"]) for target in targets]
+    found = [m for path in paths if (m := _newest_in(client, path)) is not None]
+    if not found:
+        raise CommandFailed(
+            say(
+                "nobody has sent a message yet; send one with `agentteam send`",
+                "还没有人发送过消息；请先用 `agentteam send` 发送",
+            )
+        )
+    # Sequences order one target only; between targets the time must do.
+    return str(max(found, key=lambda m: str(m["createdAt"]))["id"])
+
+
+def _newest_in(client: Client, target: str) -> dict[str, Any] | None:
+    from agentteam_supervisor.cli.client import segment
+
+    path = f"/api/targets/{segment(target)}/messages"
+    head = int(client.get(path, limit=1)["head"])
+    while head > 0:
+        after = max(0, head - 100)
+        page = client.get(path, after=after, limit=head - after)["messages"]
+        for message in reversed(page):
+            if message["author"]["kind"] == "user":
+                return dict(message)
+        head = after
+    return None
+
+
+def follow(
+    client: Client, delivery: dict[str, Any], events: EventStream, as_json: bool
+) -> dict[str, Any]:
+    """Print the lines of this urgent until it has settled; failure is exit code 1."""
+    if delivery["state"] not in SETTLED:
+        _print_lines(client, delivery, events, as_json)
+        delivery = client.delivery(str(delivery["id"]))
+    if as_json:
+        print_json(delivery)
+    if delivery["state"] != "surfaced":
+        raise CommandFailed(delivery_line(delivery), problem=delivery)
+    return delivery
+
+
+def _print_lines(
+    client: Client, delivery: dict[str, Any], events: EventStream, as_json: bool
+) -> None:
+    awaited: str | None = None
+    for event in events:
+        item = event.data
+        if event.name == "delivery" and item["id"] == delivery["id"]:
+            if item["state"] in SETTLED:
+                awaited = LAST_LINE.get(item["state"], "")
+        elif event.name == "activity" and item.get("deliveryId") == delivery["id"]:
+            if item["kind"] in LINES:
+                _print_line(item, as_json)
+            if item["kind"] in ("started", "failed"):
+                return
+        elif event.name == "gap":
+            # The lines are lost, the outcome is not.
+            state = client.delivery(str(delivery["id"]), wait=60)["state"]
+            awaited = "" if state in SETTLED else awaited
+        if awaited == "":
+            return
+
+
+def _print_line(item: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(item)
+    else:
+        click.echo(activity_line(item))

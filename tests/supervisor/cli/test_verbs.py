@@ -1,0 +1,229 @@
+"""The smaller verbs, each against a server of the contract."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agentteam_supervisor.cli.failure import ExitCode
+from agentteam_supervisor.cli.main import VERBS
+
+if TYPE_CHECKING:
+    from tests.kit.api_server import ApiServer
+    from tests.supervisor.cli.conftest import Run
+
+AGENT: dict[str, Any] = {
+    "id": "agt_1",
+    "name": "demo",
+    "runtime": "rehearsal",
+    "status": "running",
+    "currentRun": {"id": "run_1", "generation": [1, 4]},
+    "parked": False,
+    "problem": None,
+}
+IDLE = {**AGENT, "status": "idle", "currentRun": None}
+
+
+def line(kind: str, text: str, run: str = "run_1") -> dict[str, Any]:
+    return {"kind": kind, "text": text, "runId": run, "agentId": "agt_1"}
+
+
+def test_the_help_of_every_verb_is_there(run: Run) -> None:
+    text = run("--help").stdout
+    for verb in VERBS:
+        assert f"\n  {verb} " in text
+        result = run(verb, "--help")
+        assert result.exit_code == 0, result.output
+
+
+def test_the_exit_codes_stand_in_the_help(run: Run) -> None:
+    text = run("--help").stdout
+    for code in ExitCode:
+        assert f"\n  {code.value}  " in text
+
+
+def test_without_a_server_each_verb_says_how_to_start_one(run: Run) -> None:
+    for arguments in (["status"], ["messages", "@a"], ["watch"], ["approvals"]):
+        result = run(*arguments)
+        assert result.exit_code == ExitCode.unreachable
+        assert "agentteam up" in result.stderr
+
+
+def test_a_dead_server_is_unreachable(run: Run) -> None:
+    result = run("status", "--url", "http://127.0.0.1:9")
+    assert result.exit_code == ExitCode.unreachable
+    assert "no server answers at http://127.0.0.1:9" in result.stderr
+
+
+def test_an_error_is_json_where_json_is_asked_for(api: ApiServer, run: Run) -> None:
+    api.problem("DELETE /api/agents/x", 404, "unknown_agent", "there is no agent")
+    result = run("agents", "rm", "x", "--json", "--url", api.url)
+    problem = json.loads(result.stderr)
+    assert (problem["type"], problem["exitCode"]) == ("unknown_agent", 1)
+    assert result.stdout == ""
+
+
+def test_chinese_where_the_locale_is(
+    api: ApiServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    api.answer("GET /api/approvals", {"approvals": []})
+    assert run("approvals", "--url", api.url).stdout == "没有待审批项\n"
+    assert api.requests[0].headers["accept-language"] == "zh"
+    assert "停止" in run("--help").stdout
+
+
+def test_agents_add_sends_what_was_said_and_nothing_else(
+    api: ApiServer, run: Run
+) -> None:
+    api.answer("POST /api/agents", AGENT, status=201)
+    result = run(
+        *("agents", "add", "demo", "--runtime", "codex", "--approvals", "never"),
+        *("--options", '{"args": ["-v"]}', "--url", api.url),
+    )
+    assert result.exit_code == 0, result.output
+    (post,) = api.seen("POST /api/agents")
+    assert post.body == {
+        "name": "demo",
+        "runtime": "codex",
+        "approvalPolicy": "never",
+        "options": {"args": ["-v"]},
+    }
+
+
+def test_options_that_are_not_json_are_wrong_usage(run: Run) -> None:
+    result = run("agents", "add", "a", "--runtime", "codex", "--options", "{")
+    assert result.exit_code == ExitCode.usage
+
+
+def test_agents_list_is_a_table(api: ApiServer, run: Run) -> None:
+    ill = {**IDLE, "name": "x", "parked": True, "problem": {"problem": "no codex"}}
+    api.answer("GET /api/agents", {"agents": [AGENT, ill]})
+    assert run("agents", "list", "--url", api.url).stdout.splitlines() == [
+        "NAME  RUNTIME    STATUS         RUN    PROBLEM",
+        "demo  rehearsal  running        run_1  -",
+        "x     rehearsal  idle (parked)  -      no codex",
+    ]
+
+
+@pytest.mark.req("R12", "R15")
+def test_stop_names_the_run_that_it_saw(api: ApiServer, run: Run) -> None:
+    api.answer("GET /api/agents/demo", AGENT)
+    call = "POST /api/agents/demo/control"
+    api.answer(call, {"result": "stopping"}, status=202)
+    api.cause(
+        call,
+        ("s.1", "activity", line("run_ended", "another", "run_0")),
+        ("s.2", "activity", line("stopping", "Stopping the current run…")),
+        ("", "activity", line("progress", "late words")),
+        ("s.3", "activity", line("run_ended", "Interrupted by @ann")),
+    )
+    result = run("stop", "demo", "--url", api.url)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "Stopping the current run…",
+        "Interrupted by @ann",
+    ]
+    (post,) = api.seen(call)
+    assert post.body == {"runId": "run_1", "action": "interrupt_current_run"}
+
+
+def test_there_is_nothing_to_stop_in_an_idle_agent(api: ApiServer, run: Run) -> None:
+    api.answer("GET /api/agents/demo", IDLE)
+    result = run("stop", "demo", "--url", api.url)
+    assert result.exit_code == ExitCode.failed
+    assert "there is no run to stop" in result.stderr
+
+
+def test_a_stale_run_is_refused_in_the_servers_words(api: ApiServer, run: Run) -> None:
+    api.answer("GET /api/agents/demo", AGENT)
+    detail = "run_1 has ended; run_2 runs now"
+    api.problem("POST /api/agents/demo/control", 409, "stale_run", detail)
+    result = run("stop", "demo", "--url", api.url)
+    assert result.exit_code == ExitCode.failed
+    assert detail in result.stderr
+
+
+def test_resume_unparks(api: ApiServer, run: Run) -> None:
+    api.answer("POST /api/agents/demo/control", {"result": "resumed"})
+    assert run("resume", "demo", "--url", api.url).stdout == "demo goes on\n"
+    assert api.requests[0].body == {"action": "resume"}
+
+
+def test_resolve_says_redeliver_or_dismiss(api: ApiServer, run: Run) -> None:
+    api.answer("POST /api/deliveries/dlv_1/resolve", {"id": "dlv_1", "state": "queued"})
+    result = run("resolve", "dlv_1", "--as", "redeliver", "--url", api.url)
+    assert result.stdout == "dlv_1 queued\n"
+    assert api.requests[0].body == {"as": "redeliver"}
+    assert run("resolve", "dlv_1", "--as", "forget").exit_code == ExitCode.usage
+
+
+@pytest.mark.parametrize(
+    ("flag", "outcome"), [([], "allowed-once"), (["--reject"], "rejected")]
+)
+def test_approve_allows_once_or_rejects(
+    api: ApiServer, run: Run, flag: list[str], outcome: str
+) -> None:
+    api.answer("POST /api/approvals/apr_1/decision", {"id": "apr_1"})
+    result = run("approve", "apr_1", *flag, "--url", api.url)
+    assert result.stdout == f"apr_1: {outcome}\n"
+    assert api.requests[0].body == {"outcome": outcome}
+
+
+def test_approvals_shows_what_is_asked_and_how_to_answer(
+    api: ApiServer, run: Run
+) -> None:
+    ask = {"id": "apr_1", "toolName": "shell", "input": "rm x", "state": "pending"}
+    api.answer("GET /api/approvals", {"approvals": [ask]})
+    assert run("approvals", "--url", api.url).stdout.splitlines() == [
+        "apr_1 shell: decide with `agentteam approve apr_1`",
+        "  rm x",
+    ]
+
+
+def test_watch_shows_one_agent_only(api: ApiServer, run: Run) -> None:
+    api.answer("GET /api/agents/demo", AGENT)
+    api.emit("s.1", "activity", {**line("notice", "no"), "agentId": "agt_2"})
+    api.emit("s.2", "activity", line("started", "Working"))
+    api.emit("s.3", "agent", AGENT)
+    api.emit("s.4", "gap", {})
+    result = run("watch", "demo", "--limit", "3", "--url", api.url)
+    assert result.stdout.splitlines() == [
+        "Working",
+        "demo: running",
+        "(some events were missed; `agentteam messages` has the messages)",
+    ]
+
+
+def test_watch_gives_json_for_programs(api: ApiServer, run: Run) -> None:
+    api.emit("s.1", "agent", AGENT)
+    result = run("watch", "--limit", "1", "--json", "--url", api.url)
+    event = json.loads(result.stdout)
+    assert event == {"event": "agent", "id": "s.1", "data": AGENT}
+
+
+def test_status_shows_agents_and_what_waits(api: ApiServer, run: Run) -> None:
+    api.answer("GET /healthz", {})
+    api.answer("GET /api/agents", {"agents": [AGENT]})
+    api.answer("GET /api/approvals", {"approvals": [{"id": "apr_1"}]})
+    result = run("status", "--url", api.url)
+    assert result.stdout.splitlines() == [
+        api.url,
+        "AGENT  RUNTIME    STATUS   RUN    PROBLEM",
+        "demo   rehearsal  running  run_1  -",
+        "1 waiting for approval: see `agentteam approvals`",
+    ]
+
+
+def test_replay_reads_every_page(api: ApiServer, run: Run) -> None:
+    api.answer("GET /api/agents/demo/runs", {"runs": []})
+    event = {"kind": "run/notice", "text": "x"}
+    full = [{"seq": n, "at": "", "event": event} for n in range(1, 1001)]
+    rest = [{"seq": 1001, "at": "", "event": event}]
+    api.answer("GET /api/agents/demo/journal", {"events": full}, {"events": rest})
+    result = run("replay", "demo", "--url", api.url)
+    assert len(result.stdout.splitlines()) == 1001
+    pages = api.seen("GET /api/agents/demo/journal")
+    assert [p.query for p in pages] == ["after=0&limit=1000", "after=1000&limit=1000"]
