@@ -138,7 +138,7 @@ def pre_step_decided(w: Work, e: ev.PreStepDecided) -> None:
     if not entered and not boundary:
         _reject(w, batch, e.reason)
         return
-    if entered:
+    if entered and entered != batch.items:
         w.record(j.ItemsInFlight(added=entered))
     _submit(w, evolve(batch, items=entered))
 
