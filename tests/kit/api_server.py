@@ -118,7 +118,7 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(b": hello\n\n")
+            self.wfile.write(b": hello\n\nid: s.0\n\n")
             self.wfile.flush()
             while not server.closing.is_set():
                 try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from agentteam_supervisor.cli.json_object import part
 from agentteam_supervisor.cli.output import clean, print_json, print_table
 from agentteam_supervisor.cli.reach import connect, server_options
 from agentteam_supervisor.cli.speech import say
@@ -90,8 +91,8 @@ def list_agents(state_dir: Path, url: str | None, as_json: bool) -> None:
 
 
 def agent_row(agent: dict[str, Any]) -> list[str]:
-    run = agent.get("currentRun") or {}
-    problem = agent.get("problem") or {}
+    run = part(agent, "currentRun")
+    problem = part(agent, "problem")
     status = str(agent["status"])
     if agent.get("parked"):
         status += say(" (parked)", "（已暂停）")

@@ -11,13 +11,12 @@ import httpx
 
 from agentteam_supervisor.cli.event_stream import EventStream
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
+from agentteam_supervisor.cli.json_object import JsonObject, as_object
 from agentteam_supervisor.cli.speech import language, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
-
-JsonObject = dict[str, Any]
 
 # A repeated POST carries the key of the first one, so it cannot act twice.
 TRIES = 3
@@ -125,21 +124,23 @@ def _object(response: httpx.Response) -> JsonObject:
     if not response.content:
         return {}
     try:
-        body = response.json()
-    except ValueError as exc:
-        raise CommandFailed(_not_ours(str(response.url))) from exc
-    return body if isinstance(body, dict) else {"value": body}
+        body = as_object(response.json())
+    except ValueError:
+        body = None
+    if body is None:
+        raise CommandFailed(_not_ours(str(response.url)))
+    return body
 
 
 def refused(response: httpx.Response) -> CommandFailed:
     """Make a failure of a problem document; its `detail` is made for people."""
     try:
-        problem = json.loads(response.content)
+        problem = as_object(json.loads(response.content))
     except ValueError:
         problem = None
-    if not isinstance(problem, dict):
+    if problem is None:
         problem = {"detail": f"HTTP {response.status_code} {response.reason_phrase}"}
-    problem["status"] = response.status_code
+    problem = {**problem, "status": response.status_code}
     detail = problem.get("detail") or problem.get("title") or problem.get("type")
     return CommandFailed(str(detail), ExitCode.failed, problem)
 

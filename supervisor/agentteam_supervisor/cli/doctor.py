@@ -99,11 +99,12 @@ def _name(entry: EntryPoint) -> str:
 
 def _runtime(entry: EntryPoint) -> Check:
     from agentteam_protocol.errors import RuntimeFailure
+    from agentteam_runtimes.driver import Options
 
     name = f"runtime {entry.name}"
     try:
-        capabilities = entry.load()().probe()
-    except (ImportError, AttributeError) as exc:
+        capabilities = entry.load()().probe(Options())
+    except (ImportError, AttributeError, TypeError) as exc:
         return Check(name, "bad", f"{entry.value}: {exc}")
     except RuntimeFailure as exc:
         return Check(name, "warn", str(exc))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 from attrs import frozen
 
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
+from agentteam_supervisor.cli.json_object import as_object
 from agentteam_supervisor.cli.speech import say
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ PAUSE = 0.2
 
 @frozen
 class Event:
-    """`id` is empty for what is live only."""
+    """`id` is empty for what is live only; `name` for what only tells the position."""
 
     name: str
     data: dict[str, Any]
@@ -46,22 +48,24 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def _event(fields: dict[str, list[str]]) -> Event | None:
-    name = fields.get("event", ["message"])[-1]
+    identity = fields.get("id", [""])[-1]
+    if "data" not in fields:
+        return Event("", {}, identity) if identity else None
     try:
-        data = json.loads("\n".join(fields.get("data", ["{}"])))
+        data = as_object(json.loads("\n".join(fields["data"])))
     except ValueError:
+        data = None
+    if data is None:
         return None
-    if not fields or not isinstance(data, dict):
-        return None
-    return Event(name, data, fields.get("id", [""])[-1])
+    return Event(fields.get("event", ["message"])[-1], data, identity)
 
 
 class EventStream:
     """
     Events from now on.
 
-    The connection stands when the block is entered, so nothing that is caused inside
-    it can be missed. `seconds` bounds the whole; it ends with exit code 4.
+    The server has told its position when the block is entered, so nothing that is
+    caused inside it can be missed. `seconds` bounds the whole; it ends with exit code 4.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class EventStream:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._last_id = ""
         self._stack = ExitStack()
-        self._response: httpx.Response | None = None
+        self._events: Iterator[Event] | None = None
 
     def __enter__(self) -> Self:
         self._connect()
@@ -90,11 +94,13 @@ class EventStream:
         failures = 0
         while failures < RECONNECTS:
             try:
-                if self._response is None:
+                if self._events is None:
                     self._connect()
-                for event in self._read():
+                for event in self._events or ():
+                    self._last_id = event.id or self._last_id
                     failures = 0
-                    yield event
+                    if event.name:
+                        yield event
             except httpx.TransportError:
                 pass
             self._check_time()
@@ -119,14 +125,9 @@ class EventStream:
         if not response.is_success:
             response.read()
             raise CommandFailed(f"HTTP {response.status_code}: {response.text}")
-        self._response = response
-
-    def _read(self) -> Iterator[Event]:
-        if self._response is None:
-            return
-        for event in parse_events(self._lines(self._response)):
-            self._last_id = event.id or self._last_id
-            yield event
+        events = parse_events(self._lines(response))
+        first = next(events, Event("", {}))
+        self._events = chain((first,), events)
 
     def _lines(self, response: httpx.Response) -> Iterator[str]:
         for line in response.iter_lines():
@@ -135,7 +136,7 @@ class EventStream:
 
     def _drop(self) -> None:
         self._stack.close()
-        self._response = None
+        self._events = None
 
     def _patience(self) -> float:
         if self._deadline is None:

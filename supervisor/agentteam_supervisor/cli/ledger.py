@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from agentteam_supervisor.cli.json_object import part
 from agentteam_supervisor.cli.output import clean
 from agentteam_supervisor.cli.speech import say
 
@@ -112,7 +113,7 @@ def _passage(event: Json) -> str | None:
         case "run/notice":
             return f"i {_short(event['text'])}"
         case "delivery/changed":
-            proof = event.get("evidence") or event.get("diagnostic") or {}
+            proof = part(event, "evidence") or part(event, "diagnostic")
             why = proof.get("kind") or proof.get("problem") or ""
             return f"- {event['delivery']} {event['state']} {_short(why)}".rstrip()
         case _:

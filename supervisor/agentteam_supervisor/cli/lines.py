@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentteam_supervisor.cli.json_object import part
 from agentteam_supervisor.cli.output import clean
 from agentteam_supervisor.cli.speech import say
 
@@ -13,7 +14,7 @@ SETTLED = frozenset(
 
 
 def message_line(message: dict[str, Any]) -> str:
-    author = message.get("author") or {}
+    author = part(message, "author")
     head = f"[{message['target']} {message['targetSeq']}] {author.get('name', '?')}"
     return f"{head}: {clean(str(message['body']))}"
 

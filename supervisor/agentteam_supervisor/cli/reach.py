@@ -27,6 +27,13 @@ state_dir_option = click.option(
     show_default="~/.local/state/agentteam",
     help=f"Where everything is kept (also {VARIABLE}).",
 )
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
+    help="On loopback; 0: any free one.",
+)
 url_option = click.option(
     "--url",
     envvar="AGENTTEAM_URL",

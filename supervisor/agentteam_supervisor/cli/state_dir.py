@@ -1,8 +1,13 @@
-"""The state directory: found, made private, and locked by one process per role."""
+"""
+The state directory: found, made private, and the lock of its server.
+
+The daemon's own lock (`supervisor.lock`, see `daemon/lock.py`) is only read here.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import stat
 from contextlib import contextmanager
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 VARIABLE = "AGENTTEAM_STATE_DIR"
-ROLES = ("server", "daemon")
+ROLES = ("server", "supervisor")
 
 
 def default_state_dir() -> Path:
@@ -50,34 +55,25 @@ def lock_path(directory: Path, role: str) -> Path:
 
 
 @contextmanager
-def locked(directory: Path, *roles: str) -> Generator[None]:
+def locked(directory: Path, role: str) -> Generator[None]:
     """
-    Hold the locks of these roles; the kernel lets go of them when the process dies.
+    Hold the lock of this role; the kernel lets go of it when the process dies.
 
     The file stays: removing it would let two processes lock two files of one name.
     """
-    held: list[int] = []
+    fd = os.open(
+        lock_path(directory, role), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
     try:
-        for role in roles:
-            held.append(_lock(directory, role))
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise CommandFailed(_in_use(directory, role)) from exc
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
         yield
     finally:
-        for fd in held:
-            os.ftruncate(fd, 0)
-            os.close(fd)
-
-
-def _lock(directory: Path, role: str) -> int:
-    path = lock_path(directory, role)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
         os.close(fd)
-        raise CommandFailed(_in_use(directory, role)) from exc
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd
 
 
 def _in_use(directory: Path, role: str) -> str:
@@ -98,10 +94,20 @@ def holder(directory: Path, role: str) -> int | None:
         return None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        text = os.pread(fd, 32, 0).decode().strip()
-        return int(text) if text.isdecimal() else None
+    except BlockingIOError:
+        return _named(os.pread(fd, 1000, 0))
     else:
         return None
     finally:
         os.close(fd)
+
+
+def _named(text: bytes) -> int | None:
+    try:
+        match json.loads(text):
+            case {"pid": int(pid)}:
+                return pid
+            case _:
+                return None
+    except ValueError:
+        return None  # its holder is about to write its name

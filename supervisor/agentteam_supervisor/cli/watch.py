@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentteam_supervisor.cli.json_object import part
 from agentteam_supervisor.cli.lines import (
     activity_line,
     approval_line,
@@ -68,8 +69,8 @@ def concerns(event: Event, agent: dict[str, Any]) -> bool:
             return bool(data.get("id") == agent["id"])
         case "message":
             mine = {d["agentId"] for d in data.get("deliveries", ())}
-            author = data.get("author") or {}
-            wrote = author.get("kind") == "agent" and author["name"] == agent["name"]
+            author = part(data, "author")
+            wrote = author == {"kind": "agent", "name": agent["name"]}
             return wrote or agent["id"] in mine
         case "delivery" | "activity" | "approval":
             return bool(data.get("agentId") == agent["id"])

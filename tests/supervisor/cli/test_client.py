@@ -99,5 +99,9 @@ def test_comments_and_noise_are_no_events() -> None:
     assert list(parse_events(lines)) == [Event("x", {"a": 1})]
 
 
+def test_an_id_alone_tells_the_position() -> None:
+    assert list(parse_events(["id: s.4", ""])) == [Event("", {}, "s.4")]
+
+
 def test_half_an_event_at_the_end_is_dropped() -> None:
     assert list(parse_events(["event: x", "data: {}"])) == []

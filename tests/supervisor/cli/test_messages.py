@@ -57,8 +57,8 @@ def test_wait_ends_with_the_proof(api: ApiServer, run: Run) -> None:
     proof = {"kind": "userMessage", "at": "", "detail": ""}
     api.answer(
         "GET /api/deliveries/dlv_1",
-        delivery("accepted"),
-        delivery("surfaced", evidence=proof),
+        delivery("accepted", id="dlv_1"),
+        delivery("surfaced", id="dlv_1", evidence=proof),
     )
     result = run("send", "@demo", "hi", "--wait", "--url", api.url)
     assert result.exit_code == 0, result.output

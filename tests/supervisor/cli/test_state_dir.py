@@ -20,6 +20,7 @@ from agentteam_supervisor.cli.server_record import (
     read_record,
 )
 from agentteam_supervisor.cli.state_dir import holder, locked, prepare
+from agentteam_supervisor.daemon.lock import owned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from agentteam_supervisor.cli.state_dir import locked
-with locked(Path(sys.argv[1]), "server", "daemon"):
+with locked(Path(sys.argv[1]), "server"):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -67,11 +68,15 @@ def test_a_second_holder_is_refused_by_name(tmp_path: Path) -> None:
         mine = f"in use by pid {os.getpid()}"
         with (
             pytest.raises(CommandFailed, match=mine),
-            locked(tmp_path, "daemon", "server"),
+            locked(tmp_path, "server"),
         ):
             pass
-        assert holder(tmp_path, "daemon") is None  # what it had taken it let go
     assert holder(tmp_path, "server") is None
+
+
+def test_the_daemons_lock_names_its_holder_too(tmp_path: Path) -> None:
+    with owned(tmp_path):
+        assert holder(tmp_path, "supervisor") == os.getpid()
 
 
 def test_the_record_is_there_exactly_while_the_server_runs(tmp_path: Path) -> None:

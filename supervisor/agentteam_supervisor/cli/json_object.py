@@ -1,0 +1,19 @@
+"""JSON objects of the contract, whose fields may grow: read without faith."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JsonObject = dict[str, Any]
+
+
+def as_object(value: Any) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def part(of: Mapping[str, Any], key: str) -> JsonObject:
+    """Get the object at the key; an empty one where there is none."""
+    return as_object(of.get(key)) or {}

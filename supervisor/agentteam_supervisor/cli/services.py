@@ -1,0 +1,144 @@
+"""The only composition of server and daemon in one process, and of each alone."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+import trio
+
+from agentteam_protocol.errors import AgentTeamError
+from agentteam_supervisor.cli.client import Client
+from agentteam_supervisor.cli.failure import CommandFailed
+from agentteam_supervisor.cli.first_start import make_agents
+from agentteam_supervisor.cli.output import print_json
+from agentteam_supervisor.cli.reach import connect
+from agentteam_supervisor.cli.server_record import ServerRecord, announced
+from agentteam_supervisor.cli.speech import say
+from agentteam_supervisor.cli.state_dir import locked, prepare
+from agentteam_supervisor.daemon.app import run_daemon
+from agentteam_supervisor.daemon.config import DaemonConfig
+from agentteam_supervisor.server.app import run_server
+from agentteam_supervisor.server.config import ServerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from pathlib import Path
+
+
+def run_here(
+    directory: Path, port: int, as_json: bool, declared: Sequence[dict[str, Any]]
+) -> None:
+    """Run both; the daemon ends first, so that its last words reach the server."""
+
+    async def both(stopped: trio.Event) -> None:
+        async with trio.open_nursery() as outer:
+            url = await outer.start(run_server, ServerConfig(directory, port=port))
+            async with trio.open_nursery() as inner:
+                await inner.start(run_daemon, DaemonConfig(directory), url)
+                await trio.to_thread.run_sync(_make_agents, url, directory, declared)
+                await _ready(directory, url, as_json, stopped)
+                inner.cancel_scope.cancel()
+            outer.cancel_scope.cancel()
+
+    prepare(directory)
+    with locked(directory, "server"):
+        _run(both)
+
+
+def run_server_alone(directory: Path, port: int, as_json: bool) -> None:
+    async def server(stopped: trio.Event) -> None:
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(run_server, ServerConfig(directory, port=port))
+            await _ready(directory, url, as_json, stopped)
+            nursery.cancel_scope.cancel()
+
+    prepare(directory)
+    with locked(directory, "server"):
+        _run(server)
+
+
+def run_daemon_alone(directory: Path, url: str | None, as_json: bool) -> None:
+    with connect(directory, url) as client:
+        address = client.url
+
+    async def daemon(stopped: trio.Event) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run_daemon, DaemonConfig(directory), address)
+            line = say(f"joined {address}", f"已连接 {address}")
+            _say_ready(line, {"joined": address}, as_json)
+            await stopped.wait()
+            nursery.cancel_scope.cancel()
+
+    prepare(directory)
+    _run(daemon)
+
+
+def _make_agents(url: str, directory: Path, declared: Sequence[dict[str, Any]]) -> None:
+    with Client(url) as client:
+        make_agents(client, directory, declared)
+
+
+async def _ready(directory: Path, url: str, as_json: bool, stopped: trio.Event) -> None:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    record = ServerRecord(url, os.getpid(), now, version("agentteam-supervisor"))
+    with announced(directory, record):
+        _say_ready(f"listening on {url}", {"listening": url}, as_json)
+        await stopped.wait()
+
+
+def _say_ready(line: str, value: dict[str, str], as_json: bool) -> None:
+    # One line, the same in every language: programs wait for it.
+    if as_json:
+        print_json(value)
+    else:
+        click.echo(line)
+
+
+def _run(service: Callable[[trio.Event], Awaitable[None]]) -> None:
+    """Run until a signal; a known fault becomes a sentence, an unknown one a trace."""
+    with _known_faults():
+        trio.run(_until_signal, service, strict_exception_groups=True)
+
+
+async def _until_signal(service: Callable[[trio.Event], Awaitable[None]]) -> None:
+    stopped = trio.Event()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_serve, service, stopped, nursery.cancel_scope)
+            async for _ in signals:
+                if stopped.is_set():
+                    continue  # the end is bounded; haste would leave processes behind
+                stopped.set()
+
+
+async def _serve(
+    service: Callable[[trio.Event], Awaitable[None]],
+    stopped: trio.Event,
+    scope: trio.CancelScope,
+) -> None:
+    await service(stopped)
+    scope.cancel()
+
+
+@contextmanager
+def _known_faults() -> Generator[None]:
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        known, unknown = group.split((AgentTeamError, CommandFailed))
+        if known is None or unknown is not None:
+            raise
+        raise _sentence(known) from group
+
+
+def _sentence(group: BaseExceptionGroup[Any]) -> CommandFailed:
+    first = group.exceptions[0]
+    if isinstance(first, BaseExceptionGroup):
+        return _sentence(cast("BaseExceptionGroup[Any]", first))
+    return first if isinstance(first, CommandFailed) else CommandFailed(str(first))
