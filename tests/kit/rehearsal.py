@@ -18,6 +18,7 @@ from agentteam_runtimes.driver import (
     Options,
     Runtime,
     RuntimeEvent,
+    Said,
     SessionNamed,
     SessionSpec,
     TurnEnded,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 E = TypeVar("E", bound=RuntimeEvent)
+
+HERE = "(here)"
 
 _numbers = itertools.count(1)
 
@@ -75,6 +78,12 @@ class Stage:
         """Start a turn that plays these steps, and wait until it has begun."""
         turn = await self.submit(do(*steps))
         await self.until(TurnStarted, lambda event: event.turn == turn)
+        return turn
+
+    async def arrive(self, *steps: dict[str, Any]) -> TurnRef:
+        """Start a turn, and wait until it has reached the last of these steps."""
+        turn = await self.begin(*steps[:-1], {"say": HERE, "ms": 0}, steps[-1])
+        await self.until(Said, lambda said: (said.turn, said.text) == (turn, HERE))
         return turn
 
     async def end_of(self, turn: TurnRef) -> TurnEnded:

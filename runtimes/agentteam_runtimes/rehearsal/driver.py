@@ -94,9 +94,7 @@ class RehearsalDriver:
                 try:
                     session = await self._shake_hands(spec, resume, conversation)
                     emit([SessionNamed(session)])
-                    yield RehearsalSession(
-                        conversation, Contained(incarnation), nursery
-                    )
+                    yield RehearsalSession(conversation, Contained(incarnation))
                 except Exception as error:
                     # Raised below, where the nursery does not make a group of it.
                     failure = error

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 VERSION = "1"
 MAINTAIN_MS = 200
+# The interrupt was answered: who starts the next turn at once is not refused.
+CUTTING_SECONDS = 1.0
 
 
 class Refused(Exception):
@@ -160,7 +162,8 @@ class Program:
     def _turn(self, stage: Stage, id: Any, message: dict[str, Any]) -> None:
         with stage.changed:
             self._refuse(stage, "turn")
-            if stage.turn is not None or stage.maintaining:
+            stage.changed.wait_for(lambda: not _is_being_cut(stage), CUTTING_SECONDS)
+            if stage.turn is not None or stage.maintaining is not None:
                 named = stage.turn.id if stage.turn else None
                 raise Refused("busy", "a turn is running", named)
             number = stage.record.begin(message["batch"])
@@ -213,19 +216,22 @@ class Program:
 
     def _maintain(self, stage: Stage, id: Any, message: dict[str, Any]) -> None:
         with stage.changed:
-            if stage.turn is not None or stage.maintaining:
+            if stage.turn is not None or stage.maintaining is not None:
                 raise Refused("busy", "a turn is running")
             if message.get("task") != "compact":
                 raise Refused("unsupported", f"no such task: {message.get('task')}")
-            stage.maintaining = True
-        args = (stage, id)
+            stage.maintaining = task = object()
+        args = (stage, id, task)
         threading.Thread(target=self._compact, args=args, daemon=True).start()
 
-    def _compact(self, stage: Stage, id: Any) -> None:
+    def _compact(self, stage: Stage, id: Any, task: object) -> None:
         seconds = stage.config.get("maintainMs", MAINTAIN_MS) / 1000
         with stage.changed:
-            stage.changed.wait_for(lambda: not stage.maintaining, seconds)
-            aborted, stage.maintaining = not stage.maintaining, False
+            aborted = stage.changed.wait_for(
+                lambda: stage.maintaining is not task, seconds
+            )
+            if not aborted:
+                stage.maintaining = None
         if aborted:
             error = {"code": "aborted", "message": "aborted", "named": None}
             self._reply(id, error=error)
@@ -235,7 +241,7 @@ class Program:
     def _abort(self, stage: Stage) -> None:
         if "interrupt" not in stage.habits.deaf:
             with stage.changed:
-                stage.maintaining = False
+                stage.maintaining = None
                 stage.changed.notify_all()
 
     def _active(self, stage: Stage, wanted: str | None) -> Turn:
@@ -284,6 +290,10 @@ class Program:
                 os._exit(0)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _is_being_cut(stage: Stage) -> bool:
+    return stage.turn is not None and stage.turn.interrupted
 
 
 def serve() -> None:

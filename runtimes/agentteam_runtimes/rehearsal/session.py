@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from agentteam_protocol.ids import ItemId
     from agentteam_runtimes.driver import AskRef, Batch, CallRef, InputItem
 
+ABORT_SECONDS = 1.0
+
 
 @define(eq=False)
 class RehearsalSession:
@@ -39,7 +41,6 @@ class RehearsalSession:
 
     _conversation: Conversation
     containment: Containment | None
-    _nursery: trio.Nursery
 
     async def start_turn(self, batch: Batch) -> TurnRef:
         self._conversation.reading.expect(batch.items)
@@ -95,16 +96,20 @@ class RehearsalSession:
         return {item: outcome_of(found.get(key)) for key, item in keys.items()}
 
     async def maintain(self, task: str) -> str:
-        """Run it; the program is told to stop when nobody waits any more."""
-        left = True
+        """Run it; if cancelled, the program is told to stop before this returns."""
+        wanted = True
         try:
             reply = await self._conversation.ask(wire.MAINTAIN, {"task": task})
-            left = False
+            wanted = False
             return str(reply.get("text", ""))
+        except RuntimeFailure:
+            wanted = False
+            raise
         finally:
-            if left:
-                self._nursery.start_soon(self._abort)
+            if wanted:
+                await self._abort()
 
     async def _abort(self) -> None:
-        with suppress(RuntimeFailure):  # then there is nothing left to stop
+        bound = trio.current_time() + ABORT_SECONDS
+        with trio.CancelScope(shield=True, deadline=bound), suppress(RuntimeFailure):
             await self._conversation.tell("abort")

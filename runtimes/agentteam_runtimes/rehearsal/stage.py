@@ -59,7 +59,7 @@ class Stage:
         self.habits = Habits()
         self.changed = threading.Condition(threading.RLock())
         self.turn: Turn | None = None
-        self.maintaining = False
+        self.maintaining: object | None = None  # the task that runs
         self.shells: set[Shell] = set()
         self.stdin_closed = False
         self.wake: Callable[[], None] = lambda: None  # makes the reader look again

@@ -31,6 +31,7 @@ def run_turn(stage: Stage, turn: Turn, after: Callable[[], None]) -> None:
         turn.closing = True
         stage.turn = None
         _tell_end(stage, turn, end)
+        stage.changed.notify_all()
     after()
     play_late(stage, turn)
 

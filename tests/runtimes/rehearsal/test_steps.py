@@ -290,8 +290,7 @@ async def test_a_lost_steer_is_taken_and_never_heard_of(tmp_path: Path) -> None:
     lost = entry("nobody reads this")
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin({"lose": "steer"}, {"wait": 100}, {"wait": 100})
-            await trio.sleep(0.05)
+            turn = await stage.arrive({"lose": "steer"}, {"wait": 100}, {"wait": 100})
             await stage.runtime.steer(turn, lost)
             ended = await stage.end_of(turn)
             found = await stage.runtime.history({lost.key: lost.id})
@@ -306,8 +305,7 @@ async def test_a_lost_acknowledgement_never_comes_but_the_steer_counts(
     item = entry("you there")
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin({"lose": "ack"}, {"wait": 200})
-            await trio.sleep(0.05)
+            turn = await stage.arrive({"lose": "ack"}, {"wait": 200})
             with trio.move_on_after(0.1) as scope:
                 await stage.runtime.steer(turn, item)
             assert scope.cancelled_caught
@@ -323,8 +321,7 @@ async def test_a_lost_end_leaves_the_turn_open_here_and_over_there(
 ) -> None:
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin({"lose": "end"}, {"say": "bye"})
-            await stage.until(Said)
+            turn = await stage.arrive({"lose": "end"}, {"wait": 0})
             await trio.sleep(0.1)
             with pytest.raises(InterruptRefused):
                 await stage.runtime.interrupt(turn)
@@ -336,8 +333,7 @@ async def test_a_lost_sign_is_found_in_the_history(tmp_path: Path) -> None:
     item = entry("read, but not shown")
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin({"lose": "sign"}, {"wait": 100})
-            await trio.sleep(0.05)
+            turn = await stage.arrive({"lose": "sign"}, {"wait": 100})
             await stage.runtime.steer(turn, item)
             await stage.end_of(turn)
             found = await stage.runtime.history({item.key: item.id})
@@ -351,8 +347,7 @@ async def test_a_delayed_end_of_the_old_turn_comes_inside_the_next(
 ) -> None:
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            first = await stage.begin({"delay": "end", "ms": 200}, {"wait": 5000})
-            await trio.sleep(0.05)
+            first = await stage.arrive({"delay": "end", "ms": 200}, {"wait": 5000})
             await stage.runtime.interrupt(first)
             second = await stage.begin({"wait": 400})
             old, new = await stage.end_of(first), await stage.end_of(second)
@@ -370,8 +365,7 @@ async def test_refusals_are_said_with_what_they_name(tmp_path: Path) -> None:
     )
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin(*refusals, {"wait": 5000})
-            await trio.sleep(0.05)
+            turn = await stage.arrive(*refusals, {"wait": 5000})
             with pytest.raises(SteerRefused) as steer:
                 await stage.runtime.steer(turn, entry("b"))
             with pytest.raises(InterruptRefused) as interrupt:
