@@ -19,10 +19,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentteam_protocol.errors import RuntimeExited, RuntimeMissing, RuntimeTooSlow
-from agentteam_runtimes import orphans, warden
+from agentteam_runtimes import orphans, process_table
+from agentteam_runtimes.containment import remove_cgroup
 from agentteam_runtimes.lines import DEFAULT_LIMIT, LineFramer, Overlong
 from agentteam_runtimes.old_trees import end_tree
 from agentteam_runtimes.pipes import InputClosed, InputWriter, Tail, drain, read_lines
@@ -139,11 +140,12 @@ class Incarnation:
         self._survivors: tuple[TreeProcess, ...] = ()
         self._exit: Exit | None = None
         unknown = ProcessIdentity(0, 0)
-        born = warden.read_process(process.pid)
+        born = process_table.read_process(process.pid)
         self.identity = TreeIdentity(
             ProcessIdentity(process.pid, born.ticks if born else 0),
             unknown,
             read_boot(),
+            link.cgroup,
         )
 
     @property
@@ -165,7 +167,7 @@ class Incarnation:
 
     def mark(self) -> int:
         """Tell the time in ticks, to remember when a turn began."""
-        return warden.ticks_now()
+        return process_table.ticks_now()
 
     # What a driver does with it
 
@@ -309,6 +311,7 @@ class Incarnation:
                 self._link.hang_up()
                 await self._bury()
         finally:
+            remove_cgroup(self._link.cgroup)
             self._link.close()
 
     async def _bury(self) -> None:
@@ -382,8 +385,7 @@ class Incarnation:
         match report["report"]:
             case "started":
                 runtime = ProcessIdentity(report["pid"], report["ticks"])
-                mine = self.identity
-                self.identity = TreeIdentity(mine.warden, runtime, mine.boot)
+                self.identity = evolve(self.identity, runtime=runtime)
             case "exited":
                 self._returncode = os.waitstatus_to_exitcode(report["status"])
                 self._gone.set()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import trio
 
-from agentteam_runtimes import warden
+from agentteam_runtimes import process_table
+from agentteam_runtimes.containment import kill_cgroup, list_cgroup, remove_cgroup
 from agentteam_runtimes.process_tree import Swept, TreeIdentity, TreeProcess
 
 
@@ -18,24 +20,26 @@ async def end_tree(
 
     A warden ends its tree by itself when its supervisor dies, so most often there
     is nothing. `marker` is an entry `NAME=value` of the runtime's environment: it
-    finds what was orphaned when the warden was killed too, save a process that
-    cleared its environment and left the session.
+    finds what was orphaned when the warden was killed too. Without a cgroup, that
+    leaves a process that cleared its environment and left the session.
     """
     if not tree.of_this_boot:
         return Swept()
-    found: dict[tuple[int, int], warden.Process] = {}
+    found: dict[tuple[int, int], process_table.Process] = {}
 
-    def look() -> list[warden.Process]:
+    def look() -> list[process_table.Process]:
         left = _members(tree, marker, set(found))
         found.update((p.key, p) for p in left)
         return left
 
     with trio.move_on_after(within):
         while look():
-            warden.strike(look)
+            kill_cgroup(tree.cgroup)
+            process_table.strike(look)
             await trio.sleep(0.005)
         await _end_warden(tree, found)
     survivors = look()
+    remove_cgroup(tree.cgroup)
     left = {p.key for p in survivors}
     return Swept(
         tuple(TreeProcess.of(p) for key, p in found.items() if key not in left),
@@ -44,33 +48,35 @@ async def end_tree(
 
 
 async def _end_warden(
-    tree: TreeIdentity, found: dict[tuple[int, int], warden.Process]
+    tree: TreeIdentity, found: dict[tuple[int, int], process_table.Process]
 ) -> None:
     """End the warden last: its death would scatter what it holds together."""
     while (process := tree.warden.find()) is not None:
         found[process.key] = process
-        warden.send_signal(process, warden.SIGKILL)
+        process_table.send_signal(process, signal.SIGKILL)
         await trio.sleep(0.005)
 
 
 def _members(
     tree: TreeIdentity, marker: str | None, known: set[tuple[int, int]]
-) -> list[warden.Process]:
-    everybody = warden.read_table()
+) -> list[process_table.Process]:
+    everybody = process_table.read_table()
     table = [p for p in everybody if p.alive]
     # A session is only a number: it is this runtime's while that is in the table.
     leads = any(p.key == (tree.runtime.pid, tree.runtime.ticks) for p in everybody)
+    grouped = set(list_cgroup(tree.cgroup))
     roots = {
         p.pid
         for p in table
         if p.key in known
+        or p.pid in grouped
         or p.key in _keys(tree)
         or (leads and p.sid == tree.runtime.pid)
         or (marker is not None and _carries(p.pid, marker))
     }
     members = {p.key: p for p in table if p.pid in roots}
     for root in roots:
-        members |= {p.key: p for p in warden.below(root, table)}
+        members |= {p.key: p for p in process_table.below(root, table)}
     members.pop((tree.warden.pid, tree.warden.ticks), None)
     return list(members.values())
 

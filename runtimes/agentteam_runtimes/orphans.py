@@ -16,8 +16,11 @@ from typing import NoReturn
 
 import trio
 
-from agentteam_runtimes import warden
+from agentteam_runtimes import process_table
 from agentteam_runtimes.process_tree import ProcessIdentity, TreeProcess
+from agentteam_runtimes.warden import become_subreaper
+
+WARDEN_MODULE = b"agentteam_runtimes.warden"
 
 # The kernel's table of our children is one for the process, so this is too.
 _guarded: set[int] = set()
@@ -27,7 +30,7 @@ _subreaper = False
 def ensure_subreaper() -> bool:
     """Have orphans of a dead warden fall to this process; False where it cannot."""
     global _subreaper
-    _subreaper = _subreaper or warden.become_subreaper()
+    _subreaper = _subreaper or become_subreaper()
     return _subreaper
 
 
@@ -40,13 +43,13 @@ def release(pid: int) -> None:
     _guarded.discard(pid)
 
 
-def strays() -> list[warden.Process]:
+def strays() -> list[process_table.Process]:
     """List the children of ours that a dead warden left."""
     if not _subreaper:
         return []
     home = os.getsid(0)
-    pids = set(warden.read_children(os.getpid()) or ()) - _guarded
-    found = [p for pid in pids if (p := warden.read_process(pid)) is not None]
+    pids = set(process_table.read_children(os.getpid()) or ()) - _guarded
+    found = [p for pid in pids if (p := process_table.read_process(pid)) is not None]
     return [p for p in found if p.sid != home and not _is_ours(p.pid)]
 
 
@@ -62,14 +65,14 @@ def reap(pid: int) -> int | None:
 async def end_strays(born: int, within: float) -> tuple[TreeProcess, ...]:
     """Kill and reap what a dead warden left, born since then; name what survives."""
 
-    def look() -> list[warden.Process]:
+    def look() -> list[process_table.Process]:
         roots = [p for p in strays() if p.ticks >= born]
-        tree = [p for root in roots for p in (root, *warden.read_tree(root.pid))]
+        tree = [p for root in roots for p in (root, *process_table.read_tree(root.pid))]
         return [p for p in tree if p.alive]
 
     with trio.move_on_after(within):
         while True:
-            warden.strike(look)
+            process_table.strike(look)
             dead = [p for p in strays() if p.ticks >= born and not p.alive]
             for process in dead:
                 reap(process.pid)
@@ -102,11 +105,4 @@ def _is_ours(pid: int) -> bool:
     except OSError:
         return False
     own = Path("/proc/self/cmdline").read_bytes()
-    return bool(line) and (line == own or _names_warden(line))
-
-
-def _names_warden(line: bytes) -> bool:
-    return any(
-        Path(os.fsdecode(word)).name.startswith("warden.")
-        for word in line.split(b"\0")[1:5]
-    )
+    return bool(line) and (line == own or WARDEN_MODULE in line)

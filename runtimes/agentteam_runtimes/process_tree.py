@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentteam_runtimes import warden
+from agentteam_runtimes import process_table
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -19,9 +19,9 @@ class ProcessIdentity:
     pid: int
     ticks: int
 
-    def find(self) -> warden.Process | None:
+    def find(self) -> process_table.Process | None:
         """Look the process up; None when it is gone or its pid is another's."""
-        found = warden.read_process(self.pid)
+        found = process_table.read_process(self.pid)
         if found is None or found.ticks != self.ticks or not found.alive:
             return None
         return found
@@ -34,6 +34,7 @@ class TreeIdentity:
     warden: ProcessIdentity
     runtime: ProcessIdentity
     boot: str
+    cgroup: str = ""
 
     @property
     def of_this_boot(self) -> bool:
@@ -59,7 +60,7 @@ class TreeProcess:
         return f"{self.name} (pid {self.pid}, state {self.state})"
 
     @classmethod
-    def of(cls, process: warden.Process) -> TreeProcess:
+    def of(cls, process: process_table.Process) -> TreeProcess:
         return cls(
             process.pid,
             process.ppid,

@@ -1,8 +1,9 @@
 """
 Own the whole process tree of one runtime, and end it.
 
-Run as `python -I -S warden.py CONTROL_FD LEASE_SECONDS CWD PROGRAM [ARGUMENT...]`;
-the runtime gets the warden's own standard streams and environment.
+A program: `main` takes CONTROL_FD LEASE_SECONDS CGROUP CWD PROGRAM [ARGUMENT...];
+the runtime gets the warden's own standard streams and environment. See
+`warden_start.py` for how it is called.
 
 A runtime's tools run in sessions of their own and may double-fork with an empty
 environment, so neither a group kill nor a search by mark reaches them all. The
@@ -36,7 +37,6 @@ supervisor's to order, and ends here as a closed control socket.
 
 Start-up is the price of every incarnation, so this file imports nothing heavy:
 `json`, `signal`, `typing` and `ctypes` cost more than the rest of it together.
-It is one long file because it must run without the package around it.
 """
 
 # ruff: noqa: SIM105 - contextlib is an import too heavy for this program
@@ -47,6 +47,17 @@ import select
 import sys
 import time
 
+from agentteam_runtimes.process_table import (
+    LINUX,
+    Process,
+    below,
+    read_process,
+    read_table,
+    read_tree,
+    send_signal,
+    strike,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
@@ -55,222 +66,17 @@ if TYPE_CHECKING:
 else:
     import _signal  # `signal` wraps each name in an enum, 5 ms of start-up
 
-LINUX = sys.platform == "linux"
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# The number is the same on every kind of machine that Linux has.
+SYS_CLONE3 = 435
+CLONE_INTO_CGROUP = 0x200000000
+CLONE_ARGS_WORDS = 11
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-SIGKILL = _signal.SIGKILL
-ROUNDS_OF_STOPPING = 64
 STUBBORN_PAUSE = 1.0
 
 
-class Process:
-    """One row of the process table; `pid` and `ticks` together are its identity."""
-
-    __slots__ = ("name", "pgid", "pid", "ppid", "sid", "state", "ticks")
-
-    def __init__(
-        self,
-        pid: int,
-        ppid: int,
-        pgid: int,
-        sid: int,
-        ticks: int,
-        state: str,
-        name: str,
-    ) -> None:
-        self.pid = pid
-        self.ppid = ppid
-        self.pgid = pgid
-        self.sid = sid
-        self.ticks = ticks
-        self.state = state
-        self.name = name
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return self.pid, self.ticks
-
-    @property
-    def alive(self) -> bool:
-        return self.state not in "ZX"
-
-    def to_json(self) -> str:
-        return (
-            f'{{"pid":{self.pid},"ppid":{self.ppid},"sid":{self.sid},'
-            f'"ticks":{self.ticks},"state":"{self.state}","name":"{self.name}"}}'
-        )
-
-
-def ticks_now() -> int:
-    """Tell the time as the kernel writes the start of a process."""
-    if not LINUX:
-        return int(time.time() * TICKS_PER_SECOND)
-    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    return now * TICKS_PER_SECOND // 1_000_000_000
-
-
-def printable(name: str) -> str:
-    """Make a process name safe inside a JSON string; any byte may stand in it."""
-    return "".join(c if c.isalnum() or c in " ._-:/()+" else "?" for c in name)
-
-
-def read_process(pid: int) -> Process | None:
-    """Look a process up; None when there is none (any more)."""
-    if not LINUX:
-        return next((p for p in read_ps() if p.pid == pid), None)
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:
-            text = stat.read(1024).decode("ascii", "replace")
-    except OSError:
-        return None
-    # The name is in parentheses and may itself hold spaces and parentheses.
-    head, _, tail = text.rpartition(") ")
-    words = tail.split()
-    if len(words) < 20:
-        return None
-    return Process(
-        pid,
-        int(words[1]),
-        int(words[2]),
-        int(words[3]),
-        int(words[19]),
-        words[0],
-        printable(head.partition("(")[2]),
-    )
-
-
-def read_ps() -> list[Process]:
-    """Read the process table where there is no /proc."""
-    import calendar
-    import subprocess
-
-    command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,lstart=,state=,comm="]
-    found: list[Process] = []
-    environment = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.defpath}
-    table = subprocess.run(command, capture_output=True, text=True, env=environment)
-    for line in table.stdout.splitlines():
-        words = line.split(None, 9)
-        if len(words) < 10:
-            continue
-        born = time.strptime(" ".join(words[3:8]), "%a %b %d %H:%M:%S %Y")
-        pid, ppid, pgid = map(int, words[:3])
-        ticks = calendar.timegm(born) * TICKS_PER_SECOND
-        found.append(
-            # A group stands for the session: `ps` does not print sessions there.
-            Process(pid, ppid, pgid, pgid, ticks, words[8][0], printable(words[9]))
-        )
-    return found
-
-
-def read_table() -> list[Process]:
-    """Read every process of the machine that we may see."""
-    if not LINUX:
-        return read_ps()
-    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    return [found for pid in pids if (found := read_process(pid)) is not None]
-
-
-def read_children(pid: int) -> list[int] | None:
-    """List the children of a process; None where the kernel does not tell."""
-    found: list[int] = []
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return [] if LINUX else None
-    for thread in threads:
-        try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
-                found += map(int, children.read().split())
-        except FileNotFoundError:
-            if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
-                return None
-        except OSError:
-            continue  # that thread, or the process, has just ended
-    return found
-
-
-def read_tree(root: int) -> list[Process]:
-    """List what is below a process, parents before their children."""
-    found: list[Process] = []
-    parents = [root]
-    while parents:
-        children = read_children(parents.pop())
-        if children is None:
-            return below(root, read_table())
-        for pid in children:
-            child = read_process(pid)
-            if child is not None:
-                found.append(child)
-                parents.append(pid)
-    return found
-
-
-def below(root: int, table: list[Process]) -> list[Process]:
-    """Pick from a table what is below a process, parents before their children."""
-    found: list[Process] = []
-    parents = [root]
-    while parents:
-        parent = parents.pop()
-        for process in table:
-            if process.ppid == parent and process.pid != parent:
-                found.append(process)
-                parents.append(process.pid)
-    return found
-
-
-def send_signal(process: Process, number: int) -> None:
-    """
-    Signal exactly this process, never another that got its pid since.
-
-    One that is gone, or that we may not signal, is left to the caller's next look.
-    """
-    try:
-        pidfd = os.pidfd_open(process.pid)
-    except AttributeError:
-        kill_quietly(process.pid, number)  # no pidfd here; the table is just read
-        return
-    except OSError:
-        return
-    try:
-        now = read_process(process.pid)
-        if now is not None and now.ticks == process.ticks:
-            _signal.pidfd_send_signal(pidfd, number)
-    except OSError:
-        pass
-    finally:
-        os.close(pidfd)
-
-
-def kill_quietly(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def strike(look: Callable[[], Iterable[Process]]) -> list[Process]:
-    """
-    Kill all that `look` sees, once.
-
-    Everything is stopped first, until a look shows nothing new: what is stopped
-    cannot fork away from under the kill.
-    """
-    seen: dict[tuple[int, int], Process] = {}
-    for _ in range(ROUNDS_OF_STOPPING):
-        fresh = [p for p in look() if p.alive and p.key not in seen]
-        if not fresh:
-            break
-        for process in fresh:
-            seen[process.key] = process
-            send_signal(process, _signal.SIGSTOP)
-    for process in seen.values():
-        send_signal(process, _signal.SIGKILL)
-    return list(seen.values())
-
-
-def call_libc(name: str, *arguments: int) -> int:
-    """Call a C function that takes and returns integers; -1 where there is none."""
+def call_libc(name: str, *arguments: int | bytes) -> int:
+    """Call a C function that returns an integer; -1 where there is none."""
     try:
         # `ctypes` itself takes 4 ms to import, this core of it 0.1 ms.
         import _ctypes
@@ -300,11 +106,36 @@ class StartFailed(Exception):
         self.errno = errno
 
 
-def start_runtime(cwd: str, command: list[str]) -> int:
+def fork_into(cgroup: str) -> int:
+    """
+    Fork, straight into a cgroup if there is one that takes us.
+
+    Moving a process there once it runs would stall every fork of the machine for 5
+    to 30 ms.
+    """
+    if not cgroup:
+        return os.fork()
+    words = [CLONE_INTO_CGROUP, 0, 0, 0, int(_signal.SIGCHLD), 0, 0, 0, 0, 0]
+    fd = -1
+    try:
+        fd = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        words.append(fd)
+        assert len(words) == CLONE_ARGS_WORDS
+        record = b"".join(word.to_bytes(8, sys.byteorder) for word in words)
+        pid = call_libc("syscall", SYS_CLONE3, record, len(record))
+    except OSError:
+        pid = -1
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return pid if pid >= 0 else os.fork()
+
+
+def start_runtime(cgroup: str, cwd: str, command: list[str]) -> int:
     """Start the runtime in a session of its own; return its pid."""
     reading, writing = os.pipe()  # close-on-exec: it closes when the start succeeds
     warden = os.getpid()
-    pid = os.fork()
+    pid = fork_into(cgroup)
     if pid == 0:
         become_runtime(warden, writing, cwd, command)
     os.close(writing)
@@ -350,9 +181,12 @@ class Warden:
     a closed control socket cuts a sweep short.
     """
 
-    def __init__(self, control: int, lease: float, runtime: Process) -> None:
+    def __init__(
+        self, control: int, lease: float, cgroup: str, runtime: Process
+    ) -> None:
         self.control = control
         self.lease = lease
+        self.cgroup = cgroup
         self.runtime = runtime
         self.status: int | None = None
         self.ending = ""
@@ -389,6 +223,11 @@ class Warden:
         self.report(f'"report":"over","why":"{self.ending}",{rows(survivors)}')
         while not self.childless:  # stay the jailer of what could not be killed
             self.kill_tree(STUBBORN_PAUSE)
+        if self.cgroup:
+            try:
+                os.rmdir(self.cgroup)
+            except OSError:
+                pass  # the supervisor was faster
 
     def report(self, fields: str) -> None:
         try:
@@ -508,12 +347,23 @@ class Warden:
         until = time.monotonic() + within
         pause = 0.0005
         while True:
+            self.kill_cgroup()
             strike(self.tree)
             self.reap()
             if self.childless or time.monotonic() >= until:
                 return self.tree()
             self.pump(min(until, time.monotonic() + pause))
             pause = min(pause * 2, 0.05)
+
+    def kill_cgroup(self) -> None:
+        """Kill all at once; the walk of the tree stays, for what was moved out."""
+        if not self.cgroup:
+            return
+        try:
+            with open(f"{self.cgroup}/cgroup.kill", "wb", buffering=0) as switch:
+                switch.write(b"1")
+        except OSError:
+            pass
 
     def sweep(
         self, born: int, grace: float, within: float, keep: Iterable[tuple[int, ...]]
@@ -573,12 +423,12 @@ def notice(*_: object) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    control, lease, cwd, *command = arguments
+    control, lease, cgroup, cwd, *command = arguments
     fd = int(control)
     os.set_inheritable(fd, False)
     become_subreaper()
     try:
-        pid = start_runtime(cwd, command)
+        pid = start_runtime(cgroup, cwd, command)
     except StartFailed as problem:
         fields = f'"stage":"{problem.stage}","errno":{problem.errno}'
         os.write(fd, f'{{"report":"failed",{fields}}}\n'.encode())
@@ -588,8 +438,5 @@ def main(arguments: list[str]) -> None:
     for stream in range(3):
         os.dup2(nothing, stream)
     runtime = read_process(pid) or Process(pid, os.getpid(), pid, pid, 0, "X", "gone")
-    Warden(fd, float(lease), runtime).run()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    Warden(fd, float(lease), cgroup, runtime).run()
+    os._exit(0)  # nothing is left to tidy up; the interpreter would take its time

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import socket
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +16,18 @@ from attrs import frozen
 
 from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes import orphans, warden
+from agentteam_runtimes.containment import make_cgroup, remove_cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+# Isolated and without `site`, so that neither the environment of the runtime nor
+# that of this program gets in; compiled files are used as in any import.
+ROOT = str(Path(warden.__file__).parents[1])
+BOOT = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from agentteam_runtimes.warden import main; main(sys.argv[1:])"
+)
 
 
 @frozen
@@ -33,6 +40,7 @@ class WardenLink:
     stdout: trio.lowlevel.FdStream
     stderr: trio.lowlevel.FdStream
     control: socket.socket
+    cgroup: str
 
     def send(self, line: bytes) -> None:
         """Send a command at once; one to a warden that is gone or hangs is lost."""
@@ -69,14 +77,15 @@ async def start_warden(
     await trio.lowlevel.checkpoint_if_cancelled()
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    program = [sys.executable, "-I", "-S", warden_program()]
+    cgroup = make_cgroup()
+    program = [sys.executable, "-I", "-S", "-c", BOOT, ROOT]
     fd = theirs.fileno()
     process: trio.Process | None = None
     try:
         # Shielded: a cancel between the fork and the return would lose the child.
         with theirs, trio.CancelScope(shield=True):
             process = await trio.lowlevel.open_process(
-                [*program, str(fd), str(lease), str(cwd), *command],
+                [*program, str(fd), str(lease), cgroup, str(cwd), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -87,6 +96,7 @@ async def start_warden(
             )
     except OSError as error:
         ours.close()
+        remove_cgroup(cgroup)
         raise RuntimeMissing(
             f"cannot start {program[0]}: {os.strerror(error.errno or 0)}",
             "check the limits of open files, processes and argument length",
@@ -95,34 +105,12 @@ async def start_warden(
     orphans.guard(process.pid)
     streams = (process.stdin, process.stdout, process.stderr)
     stdin, stdout, stderr = (_pipe(stream) for stream in streams)
-    return WardenLink(process, program[0], stdin, stdout, stderr, ours)
+    return WardenLink(process, program[0], stdin, stdout, stderr, ours, cgroup)
 
 
 def _pipe(stream: object) -> trio.lowlevel.FdStream:
     assert isinstance(stream, trio.lowlevel.FdStream)  # all three were asked for
     return stream
-
-
-@functools.cache
-def warden_program() -> str:
-    """
-    Find the warden's compiled file, or else its source.
-
-    A program is compiled anew at each start, which costs as much as the rest of
-    that start; a compiled file can be run as it is, if it is of this source.
-    """
-    source = Path(warden.__file__)
-    compiled = Path(cache_from_source(str(source)))
-    try:
-        stat = source.stat()
-        with compiled.open("rb") as file:
-            header = file.read(16)
-    except OSError:
-        return str(source)
-    # PEP 552: magic, flags 0 (checked by time), time, size
-    words = [0, int(stat.st_mtime), stat.st_size]
-    expected = b"".join((word & 0xFFFFFFFF).to_bytes(4, "little") for word in words)
-    return str(compiled if header[4:] == expected else source)
 
 
 def start_error(

@@ -17,8 +17,8 @@ from agentteam_runtimes.incarnation import (
     open_incarnation,
 )
 from agentteam_runtimes.lines import Overlong
+from agentteam_runtimes.process_table import read_process
 from agentteam_runtimes.process_tree import ProcessIdentity
-from agentteam_runtimes.warden import read_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from tests.kit.trees import (
 )
 
 from agentteam_protocol.errors import QueueFull, RuntimeExited, RuntimeMissing
-from agentteam_runtimes import orphans, warden
+from agentteam_runtimes import orphans, process_table
 from agentteam_runtimes.incarnation import Limits
 from agentteam_runtimes.lines import MEBIBYTE
 
@@ -103,13 +103,13 @@ async def test_kill_says_that_nothing_survived() -> None:
 @pytest.mark.parametrize("delay", [0, 0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1])
 async def test_cancel_during_the_start_leaks_nothing(delay: float) -> None:
     before = open_descriptors()
-    children = set(warden.read_children(os.getpid()) or ())
+    children = set(process_table.read_children(os.getpid()) or ())
     ears = Ears()
     with trio.fail_after(20):
         with trio.move_on_after(delay):
             async with ears.open(ALL_KINDS + FOR_EVER):
                 await trio.sleep_forever()
-    assert set(warden.read_children(os.getpid()) or ()) == children
+    assert set(process_table.read_children(os.getpid()) or ()) == children
     assert open_descriptors() == before
 
 
@@ -460,7 +460,7 @@ async def test_runtime_gets_its_directory_environment_and_default_signals(
 async def test_exit_codes_are_exact_and_no_zombie_or_descriptor_stays() -> None:
     orphans.ensure_subreaper()
     before = open_descriptors()
-    children = set(warden.read_children(os.getpid()) or ())
+    children = set(process_table.read_children(os.getpid()) or ())
     helpers = PREAMBLE + (
         "for _ in range(200):\n"
         "    if os.fork() == 0:\n"
@@ -486,11 +486,12 @@ async def test_exit_codes_are_exact_and_no_zombie_or_descriptor_stays() -> None:
             await ears.ready()
             guard = incarnation.identity.warden.pid
             await eventually(
-                lambda: warden.read_children(guard) == [incarnation.pid], within=2
+                lambda: process_table.read_children(guard) == [incarnation.pid],
+                within=2,
             )
             nursery.cancel_scope.cancel()
     assert codes == {code: code for code in range(50)}
-    assert set(warden.read_children(os.getpid()) or ()) == children
+    assert set(process_table.read_children(os.getpid()) or ()) == children
     assert open_descriptors() == before
 
 

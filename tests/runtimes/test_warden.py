@@ -25,7 +25,7 @@ from tests.kit.trees import (
     living,
 )
 
-from agentteam_runtimes import orphans, warden
+from agentteam_runtimes import orphans, process_table, warden_start
 from agentteam_runtimes.incarnation import Limits
 from agentteam_runtimes.lines import LineFramer
 from agentteam_runtimes.old_trees import end_tree
@@ -73,6 +73,7 @@ async def open_victim(lease: float = 30.0) -> AsyncGenerator[Victim]:
             ProcessIdentity(**raw["warden"]),
             ProcessIdentity(**raw["runtime"]),
             raw["boot"],
+            raw["cgroup"],
         )
         processes |= ears.named()
         assert sorted(processes) == sorted(KINDS)
@@ -81,7 +82,7 @@ async def open_victim(lease: float = 30.0) -> AsyncGenerator[Victim]:
         # Some tests take away everybody who would do this.
         for one in processes.values():
             if (found := one.find()) is not None:
-                warden.send_signal(found, signal.SIGKILL)
+                process_table.send_signal(found, signal.SIGKILL)
         with trio.CancelScope(shield=True):
             process.kill()
             await process.wait()
@@ -255,10 +256,11 @@ async def test_reaping_orphans_steals_no_exit_code_from_a_wait() -> None:
 # The program itself
 
 
-def test_program_starts_without_the_package_and_imports_little() -> None:
+def test_program_starts_without_site_packages_and_imports_little() -> None:
     watch = (
-        "import sys; sys.argv[1:] = ['1', '5', '/', 'no-such-program'];"
-        f"exec(compile(open({warden.__file__!r}).read(), 'warden', 'exec'));"
+        f"import sys; sys.path.append({warden_start.ROOT!r});"
+        "from agentteam_runtimes.warden import main;"
+        "main(['1', '5', '', '/', 'no-such-program']);"
         "print(' '.join(sys.modules))"
     )
     done = subprocess.run(
@@ -271,15 +273,15 @@ def test_program_starts_without_the_package_and_imports_little() -> None:
 
 
 def test_process_names_of_any_bytes_are_safe_in_a_report() -> None:
-    name = printable = warden.printable('a") {"x":\\ \n\x7fé')
+    name = printable = process_table.printable('a") {"x":\\ \n\x7fé')
     assert json.loads(f'"{printable}"') == name
     assert not re.search(r'["\\\n]', name)
 
 
 def test_process_table_is_read_alike_from_proc_and_from_ps() -> None:
-    own = warden.read_process(os.getpid())
-    by_ps = next(p for p in warden.read_ps() if p.pid == os.getpid())
+    own = process_table.read_process(os.getpid())
+    by_ps = next(p for p in process_table.read_ps() if p.pid == os.getpid())
     assert own is not None
     assert (own.ppid, own.pgid) == (by_ps.ppid, by_ps.pgid)
-    assert own.key in {p.key for p in warden.read_table()}
-    assert warden.read_process(2**22 - 1) is None
+    assert own.key in {p.key for p in process_table.read_table()}
+    assert process_table.read_process(2**22 - 1) is None
