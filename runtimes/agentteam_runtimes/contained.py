@@ -49,6 +49,7 @@ def read_identity(text: str) -> TreeIdentity | None:
             ProcessIdentity(**named["warden"]),
             ProcessIdentity(**named["runtime"]),
             str(named["boot"]),
+            str(named.get("cgroup", "")),
         )
     except (ValueError, TypeError, KeyError):
         return None
