@@ -57,7 +57,8 @@ class Hello:
     The daemon's first frame.
 
     `received` is the last numbered frame of ours that it has made durable, of the
-    server that it names (empty: none yet).
+    server that it names (empty: none yet). `boot` names the daemon's process: another
+    one than before means that its sessions start again, so every lease gets a new epoch.
     """
 
     version: int
@@ -68,6 +69,7 @@ class Hello:
     runtimes: Mapping[str, Mapping[str, Any]] = field(
         factory=dict[str, Mapping[str, Any]]
     )
+    boot: str = ""
 
 
 @frozen

@@ -1,0 +1,1 @@
+"""Where a person's message enters, and where its freshness is kept."""

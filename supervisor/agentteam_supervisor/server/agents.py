@@ -1,0 +1,240 @@
+"""Agents as the server knows them: settings, lease, and the daemon's last word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+from sqlalchemy import insert, select, update
+
+from agentteam_protocol.approval import ApprovalPolicy
+from agentteam_protocol.delivery import DeliveryState, Diagnostic
+from agentteam_protocol.frames import AgentGranted, AgentRevoked
+from agentteam_protocol.ids import AgentId, RunId, mint
+from agentteam_supervisor.server import (
+    activities,
+    approvals,
+    deliveries,
+    events,
+    frontiers,
+    outbox,
+    targets,
+)
+from agentteam_supervisor.server.freshness import Fencing
+from agentteam_supervisor.server.options import shown_options
+from agentteam_supervisor.server.problems import conflict, invalid, unknown
+from agentteam_supervisor.server.schema import agents, daemons
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentteam_supervisor.server.transaction import Row, Tx
+
+OFFLINE = {"running": False, "phase": "offline", "parked": False}
+
+
+@frozen
+class Settings:
+    """What a client says about a new agent."""
+
+    name: str
+    runtime: str
+    workdir: str | None = None
+    model: str | None = None
+    approval_policy: ApprovalPolicy = ApprovalPolicy.ask
+    auto_reply: bool = True
+    options: dict[str, Any] = field(factory=dict[str, Any])
+
+
+def find(tx: Tx, ref: str) -> Row:
+    """Find a living agent by id or name; raises `Problem`."""
+    row = get(tx, ref)
+    if row is None:
+        raise unknown("agent", ref)
+    return row
+
+
+def get(tx: Tx, ref: str) -> Row | None:
+    alive = agents.c.deleted_at.is_(None)
+    for condition in (agents.c.id == ref, agents.c.name == ref):
+        row = tx.one(select(agents).where(condition, alive))
+        if row is not None:
+            return row
+    return None
+
+
+def living(tx: Tx, after: int = 0, limit: int | None = None) -> Sequence[Row]:
+    alive = agents.c.deleted_at.is_(None) & (agents.c.seq > after)
+    return tx.all(select(agents).where(alive).order_by(agents.c.seq).limit(limit))
+
+
+def create(tx: Tx, settings: Settings) -> Row:
+    """Make an agent and its direct target `@name`, and grant it to the daemon."""
+    _check_runtime(tx, settings.runtime)
+    _check_free(tx, settings.name)
+    agent = AgentId(mint("agt"))
+    target = targets.create(tx, f"@{settings.name}", direct=True)
+    daemon = outbox.holder(tx)
+    tx.run(
+        insert(agents).values(
+            id=agent,
+            name=settings.name,
+            runtime=settings.runtime,
+            workdir=settings.workdir,
+            model=settings.model,
+            approval_policy=settings.approval_policy,
+            auto_reply=settings.auto_reply,
+            options=settings.options,
+            target_id=target["id"],
+            created_at=tx.at,
+            daemon_id=daemon,
+            lease_epoch=0 if daemon is None else 1,
+            status=OFFLINE,
+            fence_epoch=0,
+            fence_number=0,
+            fence_state=Fencing.open,
+        )
+    )
+    targets.join(tx, target, agent)
+    return _changed(tx, agent)
+
+
+def change(tx: Tx, agent: Row, values: dict[str, Any]) -> Row:
+    """Change settings; the daemon hears of them under the same epoch."""
+    name = values.get("name")
+    if name is not None and name != agent["name"]:
+        _check_free(tx, name)
+        targets.rename(tx, agent["target_id"], f"@{name}")
+    if values:
+        tx.run(update(agents).where(agents.c.id == agent["id"]).values(values))
+    return _changed(tx, agent["id"])
+
+
+def delete(tx: Tx, agent: Row) -> None:
+    """End the session and forget the agent; its messages stay."""
+    diagnostic = Diagnostic("the agent was deleted", "send to another agent")
+    for row in deliveries.open_of(tx, agent["id"]):
+        deliveries.move(tx, row, DeliveryState.cancelled, diagnostic=diagnostic)
+    approvals.cancel_open(tx, agent["id"], agent["lease_epoch"] + 1)
+    targets.leave_all(tx, agent)
+    outbox.enqueue(tx, AgentRevoked(agent["id"], agent["lease_epoch"], forget=True))
+    gone = {"deleted_at": tx.at}
+    tx.run(update(agents).where(agents.c.id == agent["id"]).values(gone))
+    events.emit(
+        tx, "agent", {"id": agent["id"], "name": agent["name"], "deleted": True}
+    )
+
+
+def grant(tx: Tx, agent: Row) -> AgentGranted:
+    """Make the frame that gives the agent's lease and settings."""
+    return AgentGranted(
+        agent=agent["id"],
+        name=agent["name"],
+        runtime=agent["runtime"],
+        epoch=agent["lease_epoch"],
+        workdir=agent["workdir"],
+        model=agent["model"],
+        approval_policy=ApprovalPolicy(agent["approval_policy"]),
+        auto_reply=agent["auto_reply"],
+        options=agent["options"],
+        frontiers=frontiers.of_agent(tx, agent["id"]),
+    )
+
+
+def regrant(tx: Tx, agent: AgentId) -> None:
+    """Tell the daemon of changed settings, or of a target that the agent joined."""
+    outbox.enqueue(tx, grant(tx, find(tx, agent)))
+
+
+def set_status(tx: Tx, agent: AgentId, status: dict[str, Any]) -> None:
+    tx.run(update(agents).where(agents.c.id == agent).values(status=status))
+    tell(tx, agent)
+
+
+def tell(tx: Tx, agent: AgentId) -> None:
+    events.emit(tx, "agent", view(tx, find(tx, agent)))
+
+
+def current_run(agent: Row) -> RunId | None:
+    """Name the run that the daemon last called running."""
+    status = agent["status"]
+    return status.get("runId") if status["running"] else None
+
+
+def view(tx: Tx, agent: Row) -> dict[str, Any]:
+    status = agent["status"]
+    daemon = _daemon(tx, agent["daemon_id"])
+    connected = daemon is not None and daemon["connected"]
+    target = targets.find(tx, agent["target_id"])
+    return {
+        "id": agent["id"],
+        "seq": agent["seq"],
+        "name": agent["name"],
+        "runtime": agent["runtime"],
+        "workdir": agent["workdir"],
+        "model": agent["model"],
+        "approvalPolicy": agent["approval_policy"],
+        "autoReply": agent["auto_reply"],
+        "options": shown_options(agent["options"]),
+        "target": {"id": target["id"], "name": target["name"]},
+        "capabilities": status.get("capabilities") or _told(daemon, agent["runtime"]),
+        "status": "running" if status["running"] else "idle",
+        "detail": {"phase": status["phase"], "leaseEpoch": agent["lease_epoch"]},
+        "currentRun": _run(tx, agent),
+        "pendingApprovals": approvals.pending_of(tx, agent["id"]),
+        "parked": status["parked"],
+        "problem": status.get("problem") or _absence(connected),
+        "daemon": {"id": agent["daemon_id"], "connected": connected},
+        "createdAt": agent["created_at"],
+    }
+
+
+def _run(tx: Tx, agent: Row) -> dict[str, Any] | None:
+    run = current_run(agent)
+    if run is None:
+        return None
+    return {
+        "id": run,
+        "generation": agent["status"].get("gen"),
+        "startedAt": agent["status"].get("runStartedAt"),
+        "activity": activities.latest_line(tx, agent["id"], run),
+    }
+
+
+def _absence(connected: bool) -> dict[str, str] | None:
+    if connected:
+        return None
+    return {
+        "problem": "no daemon is connected",
+        "whatToDo": "start one with `agentteam up` or `agentteam daemon`;"
+        " what you send is kept until then",
+    }
+
+
+def _daemon(tx: Tx, daemon: str | None) -> Row | None:
+    return tx.one(select(daemons).where(daemons.c.id == daemon))
+
+
+def _told(daemon: Row | None, runtime: str) -> dict[str, Any]:
+    return {} if daemon is None else dict(daemon["runtimes"].get(runtime, {}))
+
+
+def _check_runtime(tx: Tx, runtime: str) -> None:
+    daemon = _daemon(tx, outbox.holder(tx))
+    known: dict[str, Any] = {} if daemon is None else daemon["runtimes"]
+    if known and runtime not in known:
+        names = ", ".join(sorted(known))
+        detail = f"the daemon has no runtime {runtime!r}; it has: {names}"
+        raise invalid("unknown_runtime", detail, known=sorted(known))
+
+
+def _check_free(tx: Tx, name: str) -> None:
+    if get(tx, name) is not None:
+        detail = f"there is an agent {name!r} already; choose another name"
+        raise conflict("name_taken", detail)
+
+
+def _changed(tx: Tx, agent: AgentId) -> Row:
+    regrant(tx, agent)
+    tell(tx, agent)
+    return find(tx, agent)

@@ -1,0 +1,130 @@
+"""Reading what a client sent: bounded, JSON, and nothing that we do not know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import orjson
+
+from agentteam_supervisor.server.problems import Problem, invalid
+
+if TYPE_CHECKING:
+    import enum
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+E = TypeVar("E", bound="enum.StrEnum")
+MAX_LIMIT = 1000
+MAX_WAIT = 60.0
+
+
+async def read_body(request: Request, *known: str) -> Fields:
+    """Read a JSON object that has no other fields than the known ones."""
+    try:
+        data = orjson.loads(await request.body() or b"{}")
+    except orjson.JSONDecodeError as exc:
+        detail = f"the body is not valid JSON: {exc}; send one JSON object"
+        raise Problem(400, "malformed_json", detail) from exc
+    if not isinstance(data, dict):
+        raise Problem(400, "malformed_json", "the body must be a JSON object")
+    fields = Fields(cast("dict[str, Any]", data))
+    fields.only(*known)
+    return fields
+
+
+class Fields:
+    """The members of a JSON object; every reader refuses the wrong kind by name."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+
+    def __contains__(self, name: str) -> bool:
+        return self.data.get(name) is not None
+
+    def only(self, *known: str) -> None:
+        for name in self.data:
+            if name not in known:
+                detail = f"unknown field {name!r}; known: {', '.join(known)}"
+                raise invalid("unknown_field", detail, field=name)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Read a string that is there and not empty."""
+        value = self.data.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or not value:
+            raise _wrong(name, "a string that is not empty")
+        return value
+
+    def optional(self, name: str) -> str | None:
+        return self.text(name) if name in self else None
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise _wrong(name, "true or false")
+        return value
+
+    def choice(self, name: str, choices: type[E], slug: str, default: E | None) -> E:
+        """Read one of a closed set; anything else is refused, never guessed."""
+        value = self.data.get(name)
+        if value is None and default is not None:
+            return default
+        known = [str(c) for c in choices]
+        if value not in known:
+            detail = f"{name!r} must be one of: {', '.join(known)}; not {value!r}"
+            raise invalid(slug, detail, field=name)
+        return choices(value)
+
+    def texts(self, name: str) -> list[str]:
+        value = self.data.get(name, [])
+        if not isinstance(value, list):
+            raise _wrong(name, "a list of strings")
+        items: list[Any] = list(cast("Any", value))
+        if not all(isinstance(item, str) and item for item in items):
+            raise _wrong(name, "a list of strings that are not empty")
+        return items
+
+    def mapping(self, name: str) -> Mapping[str, Any]:
+        value = self.data.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise _wrong(name, "a JSON object")
+        return cast("dict[str, Any]", value)
+
+
+def _wrong(name: str, expected: str) -> Problem:
+    return invalid("invalid_field", f"{name!r} must be {expected}", field=name)
+
+
+def page(request: Request) -> tuple[int, int]:
+    """Read `after` and `limit` of a list."""
+    limit = _number(request, "limit", 100)
+    if not 1 <= limit <= MAX_LIMIT:
+        raise invalid("invalid_parameter", f"'limit' must be 1 to {MAX_LIMIT}")
+    return _number(request, "after", 0), limit
+
+
+def wait_seconds(request: Request) -> float:
+    """Read `wait`, at most a minute."""
+    text = request.query_params.get("wait", "0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise invalid("invalid_parameter", "'wait' must be a number of seconds")
+    return min(seconds, MAX_WAIT)
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 15:
+        raise invalid("invalid_parameter", f"{name!r} must be a whole number")
+    return int(text)

@@ -1,0 +1,175 @@
+"""Visible messages, their target sequence, and the deliveries they bring about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select, update
+
+from agentteam_protocol.delivery import (
+    Author,
+    AuthorKind,
+    InterruptPolicy,
+    MessageRef,
+)
+from agentteam_protocol.frames import AgentDeliver
+from agentteam_protocol.ids import MessageId, mint
+from agentteam_supervisor.server import deliveries, events, outbox, targets
+from agentteam_supervisor.server.problems import invalid, unknown
+from agentteam_supervisor.server.schema import (
+    members,
+    messages,
+    targets as target_table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentteam_protocol.ids import AgentId, TargetId
+    from agentteam_supervisor.server.transaction import Row, Tx
+
+
+def post(
+    tx: Tx, target: Row, body: str, author: Author, agent: AgentId | None = None
+) -> Row:
+    """
+    Store a message at the target's next sequence and deliver it to its members.
+
+    These deliveries are ordinary, whatever the body says: no policy passes here.
+    """
+    message = MessageId(mint("msg"))
+    seq = _next_seq(tx, target["id"])
+    tx.run(
+        insert(messages).values(
+            id=message,
+            target_id=target["id"],
+            target_seq=seq,
+            author_kind=author.kind,
+            author_name=author.name,
+            author_agent=agent,
+            body=body,
+            created_at=tx.at,
+        )
+    )
+    for member in targets.member_agents(tx, target["id"]):
+        if member["id"] != agent:
+            push(tx, deliveries.create(tx, message, member["id"], None))
+    row = find(tx, message)
+    events.emit(tx, "message", view(tx, row))
+    return row
+
+
+def mark_urgent(
+    tx: Tx, message: Row, agent: Row, policy: InterruptPolicy
+) -> tuple[Row, bool]:
+    """
+    Make the urgent delivery of a message that was sent before.
+
+    It has an identity of its own, so that nothing done about the ordinary delivery
+    swallows it (interrupt spec §5.1). One that still stands is returned as it is.
+    """
+    standing = deliveries.standing_urgent(tx, message["id"], agent["id"])
+    if standing is not None:
+        return standing, False
+    delivery = deliveries.create(tx, message["id"], agent["id"], policy)
+    push(tx, delivery)
+    events.emit(tx, "delivery", deliveries.view(delivery))
+    return delivery, True
+
+
+def push(tx: Tx, delivery: Row) -> None:
+    """Queue the frame that carries a delivery to its agent's daemon."""
+    outbox.enqueue(tx, deliver_frame(tx, delivery))
+
+
+def deliver_frame(tx: Tx, delivery: Row) -> AgentDeliver:
+    message = find(tx, delivery["message_id"])
+    joined = (members.c.target_id == message["target_id"]) & (
+        members.c.agent_id == delivery["agent_id"]
+    )
+    policy = delivery["policy"]
+    return AgentDeliver(
+        delivery=delivery["id"],
+        agent=delivery["agent_id"],
+        message=ref(message, targets.find(tx, message["target_id"])),
+        interrupt_policy=None if policy is None else InterruptPolicy(policy),
+        attempt=delivery["attempt"],
+        floor=tx.scalar(select(members.c.floor).where(joined)),
+    )
+
+
+def candidates(tx: Tx, message: Row) -> list[Row]:
+    """List the agents that a message can be delivered to."""
+    there = targets.member_agents(tx, message["target_id"])
+    return [agent for agent in there if agent["id"] != message["author_agent"]]
+
+
+def choose(tx: Tx, message: Row, named: str | None) -> Row:
+    """Choose the agent of an urgent delivery; raises `Problem` naming who can be."""
+    there = candidates(tx, message)
+    names = ", ".join(agent["name"] for agent in there) or "none"
+    if named is not None:
+        for agent in there:
+            if named in {agent["id"], agent["name"]}:
+                return agent
+        detail = f"{named!r} gets no deliveries of this target; candidates: {names}"
+        raise invalid("not_a_member", detail)
+    if len(there) == 1:
+        return there[0]
+    raise invalid(
+        "agent_required",
+        f"name the agent in 'agentId'; candidates: {names}",
+        candidates=[{"id": agent["id"], "name": agent["name"]} for agent in there],
+    )
+
+
+def find(tx: Tx, message: str) -> Row:
+    row = tx.one(select(messages).where(messages.c.id == message))
+    if row is None:
+        raise unknown("message", message)
+    return row
+
+
+def after(tx: Tx, target: TargetId, seq: int, limit: int) -> Sequence[Row]:
+    mine = (messages.c.target_id == target) & (messages.c.target_seq > seq)
+    query = select(messages).where(mine).order_by(messages.c.target_seq)
+    return tx.all(query.limit(limit))
+
+
+def at(tx: Tx, target: TargetId, seqs: Sequence[int]) -> Sequence[Row]:
+    mine = (messages.c.target_id == target) & messages.c.target_seq.in_(seqs)
+    return tx.all(select(messages).where(mine).order_by(messages.c.target_seq))
+
+
+def ref(message: Row, target: Row) -> MessageRef:
+    """Make what a daemon needs of a message, its body included."""
+    return MessageRef(
+        id=message["id"],
+        target=message["target_id"],
+        target_seq=message["target_seq"],
+        body=message["body"],
+        author=Author(AuthorKind(message["author_kind"]), message["author_name"]),
+        target_name=target["name"],
+        direct=target["direct"],
+    )
+
+
+def view(tx: Tx, message: Row) -> dict[str, Any]:
+    return {
+        "id": message["id"],
+        "target": message["target_id"],
+        "targetSeq": message["target_seq"],
+        "author": {"kind": message["author_kind"], "name": message["author_name"]},
+        "body": message["body"],
+        "createdAt": message["created_at"],
+        "deliveries": [
+            deliveries.view(row) for row in deliveries.of_message(tx, message["id"])
+        ],
+    }
+
+
+def _next_seq(tx: Tx, target: TargetId) -> int:
+    mine = target_table.c.id == target
+    seq = int(tx.scalar(select(target_table.c.head).where(mine))) + 1
+    tx.run(update(target_table).where(mine).values(head=seq))
+    return seq

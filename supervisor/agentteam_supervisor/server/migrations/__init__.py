@@ -1,0 +1,1 @@
+"""The store's history of schemas; Alembic runs it."""

@@ -1,0 +1,82 @@
+"""
+Frames on their way to the daemon: stored, numbered, kept until its receipt.
+
+The rows are the link's outbound queue. There is one daemon of record, the holder;
+before any daemon was there, nothing is queued and `leases` builds the first queue
+from the store's own tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import orjson
+from sqlalchemy import delete, insert, select, update
+
+from agentteam_protocol.codec import CONVERTER, from_wire
+from agentteam_protocol.frames import Frame
+from agentteam_protocol.ids import DaemonId
+from agentteam_supervisor.server.schema import daemons, meta, outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentteam_supervisor.server.transaction import Tx
+
+
+def holder(tx: Tx) -> DaemonId | None:
+    """Name the daemon of record, which may be away."""
+    found = tx.scalar(select(meta.c.value).where(meta.c.key == "holder"))
+    return None if found is None else DaemonId(found)
+
+
+def appoint(tx: Tx, daemon: DaemonId) -> None:
+    tx.run(delete(meta).where(meta.c.key == "holder"))
+    tx.run(insert(meta).values(key="holder", value=daemon))
+
+
+def holder_connected(tx: Tx) -> bool:
+    query = select(daemons.c.connected).where(daemons.c.id == holder(tx))
+    return bool(tx.scalar(query))
+
+
+def enqueue(tx: Tx, frame: Frame) -> None:
+    """Queue a frame for the daemon of record; without one there is nothing to do."""
+    daemon = holder(tx)
+    if daemon is None:
+        return
+    sent = int(tx.scalar(select(daemons.c.sent).where(daemons.c.id == daemon)) or 0)
+    put(tx, daemon, sent + 1, [frame])
+
+
+def put(tx: Tx, daemon: DaemonId, number: int, frames: Sequence[Frame]) -> None:
+    """Store frames under the numbers from `number` on."""
+    for offset, frame in enumerate(frames):
+        text = orjson.dumps(CONVERTER.unstructure(frame, unstructure_as=Frame))
+        row = {"daemon_id": daemon, "number": number + offset, "frame": text.decode()}
+        tx.run(insert(outbox).values(row))
+    last = number + len(frames) - 1
+    tx.run(update(daemons).where(daemons.c.id == daemon).values(sent=last))
+    tx.touched.add("outbox")
+
+
+def pending(
+    tx: Tx, daemon: DaemonId, after: int, limit: int | None = None
+) -> list[tuple[int, Frame]]:
+    mine = (outbox.c.daemon_id == daemon) & (outbox.c.number > after)
+    query = select(outbox).where(mine).order_by(outbox.c.number).limit(limit)
+    return [(r["number"], _frame(r["frame"])) for r in tx.all(query)]
+
+
+def acknowledge(tx: Tx, daemon: DaemonId, number: int) -> None:
+    """Forget what the daemon has made durable."""
+    mine = outbox.c.daemon_id == daemon
+    tx.run(delete(outbox).where(mine, outbox.c.number <= number))
+
+
+def clear(tx: Tx) -> None:
+    tx.run(delete(outbox))
+
+
+def _frame(text: str) -> Frame:
+    return cast("Frame", from_wire(orjson.loads(text), Frame))

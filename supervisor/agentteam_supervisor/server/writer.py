@@ -1,0 +1,116 @@
+"""The one thread that writes: queued transactions, committed in groups."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import outcome
+import trio
+from attrs import define, field
+from sqlalchemy.exc import SQLAlchemyError
+
+from agentteam_protocol.errors import AgentTeamError, QueueFull
+from agentteam_supervisor.server.transaction import Tx
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+GROUP = 128
+QUEUED = 10_000
+
+
+class StoreUnwritable(AgentTeamError):
+    """A commit failed (disk full, no permission): nothing of its group happened."""
+
+
+@define(eq=False)
+class Job:
+    """One transaction on its way; `result` is set before `done`."""
+
+    work: Callable[[Tx], Any]
+    done: trio.Event = field(factory=trio.Event)
+    result: outcome.Outcome[Any] | None = None
+
+
+class Writer:
+    """
+    Runs each transaction in a savepoint and commits many of them together.
+
+    A transaction that raises is rolled back alone. `committed` is called on the
+    trio thread with what the group touched, before its callers go on.
+    """
+
+    def __init__(
+        self, engine: Engine, retention: int, committed: Callable[[set[str]], None]
+    ) -> None:
+        self._engine = engine
+        self._retention = retention
+        self._committed = committed
+        self._queue = queue.Queue[Job | None](QUEUED)
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.Thread(target=self._main, name="store-writer")
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        try:
+            self._queue.put_nowait(job)
+        except queue.Full:
+            raise QueueFull("too many transactions are waiting for the disk") from None
+
+    def close(self) -> None:
+        """Finish what is queued, then end the thread; blocks."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _main(self) -> None:
+        with self._engine.connect() as conn:
+            running = True
+            while running:
+                group, running = self._take()
+                if group:
+                    self._commit(conn, group)
+
+    def _take(self) -> tuple[list[Job], bool]:
+        group: list[Job] = []
+        item = self._queue.get()
+        while item is not None:
+            group.append(item)
+            if len(group) == GROUP:
+                return group, True
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return group, True
+        return group, False
+
+    def _commit(self, conn: Connection, group: list[Job]) -> None:
+        touched: set[str] = set()
+        try:
+            with conn.begin():
+                for job in group:
+                    job.result = outcome.capture(self._run, conn, job.work, touched)
+        except SQLAlchemyError as exc:
+            touched.clear()
+            for job in group:
+                error = StoreUnwritable(f"the store could not be written: {exc}")
+                job.result = outcome.Error(error)
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._wake, group, touched)
+
+    def _run(
+        self, conn: Connection, work: Callable[[Tx], Any], touched: set[str]
+    ) -> Any:
+        tx = Tx(conn, self._retention)
+        with conn.begin_nested():
+            result = work(tx)
+        touched |= tx.touched
+        return result
+
+    def _wake(self, group: list[Job], touched: set[str]) -> None:
+        self._committed(touched)
+        for job in group:
+            job.done.set()
