@@ -117,13 +117,11 @@ class CodexSession:
     async def steer(self, turn: TurnRef, item: InputItem) -> None:
         if self.turns.has_ended(turn.id):
             raise SteerRefused("the turn is over")
-        try:
-            await self._steer(turn.id, item)
-        except RuntimeRefused as refused:
-            named = _named_turn(refused.message)
-            if named is None or named == turn.id or self.turns.has_ended(named):
-                raise SteerRefused(refused.message, code=refused.code) from refused
-            await self._steer_again(named, item)
+        refusal = await self._steer(turn.id, item)
+        if refusal is not None and (named := self._named_instead(refusal, turn.id)):
+            refusal = await self._steer(named, item)
+        if refusal is not None:
+            raise SteerRefused(refusal.message, code=str(refusal.code))
 
     async def next_step(self, turn: TurnRef, items: Sequence[InputItem]) -> None:
         raise RuntimeRefused("codex takes its steps by itself")
@@ -262,34 +260,38 @@ class CodexSession:
         self._pass_on(events)
         return [turn] if fresh else []
 
-    async def _steer(self, turn: str, item: InputItem) -> None:
+    async def _steer(self, turn: str, item: InputItem) -> Refusal | None:
+        """Hand the entry over; a refusal certainly did not take it."""
         self.turns.steer(turn, item)
         params = wire.turn_steer(self.turns.thread, turn, item.text, item.key)
-        outcome: list[bool] = []
+        in_time: list[bool] = []
 
         def take(answer: Answer | Refusal) -> None:
             if isinstance(answer, Refusal):
                 self.turns.not_steered(item.key)
             else:
-                outcome.append(self.turns.steered(item.key))
+                in_time.append(self.turns.steered(item.key))
 
         call = self.connection.prepare(wire.TURN_STEER, params, take)
-        await self.connection.put(call)
+        try:
+            await self.connection.put(call)
+        except RuntimeRefused as refused:
+            self.turns.not_steered(item.key)
+            raise SteerRefused(refused.message) from refused
         with trio.move_on_after(ANSWER_SECONDS):
             await self.connection.until(lambda: call.outcome is not None)
-        if call.outcome is None:
-            raise SteerRefused("turn/steer was not answered", written=True)
-        call.result  # noqa: B018 - raises the refusal
-        if outcome == [False]:
-            raise SteerRefused("accepted as the turn ended", written=True)
+        if isinstance(call.outcome, Refusal):
+            return call.outcome
+        if in_time != [True]:
+            raise SteerRefused("accepted too late, or not answered", written=True)
+        return None
 
-    async def _steer_again(self, turn: str, item: InputItem) -> None:
-        try:
-            await self._steer(turn, item)
-        except RuntimeRefused as refused:
-            if isinstance(refused, SteerRefused):
-                raise
-            raise SteerRefused(refused.message, code=refused.code) from refused
+    def _named_instead(self, refusal: Refusal, turn: str) -> str | None:
+        """Name the turn to try once more, when codex says that another is active."""
+        named = _named_turn(refusal.message)
+        if named is None or named == turn or self.turns.has_ended(named):
+            return None
+        return named
 
     # Cutting.
 
@@ -340,7 +342,7 @@ class CodexSession:
         turn = ended.turn.id
         children = self.turns.children
         try:
-            with trio.move_on_after(CLEAN_SECONDS):
+            with trio.move_on_after(CLEAN_SECONDS) as cleaning:
                 for thread, child in children.running(turn):
                     await self._cut_child(thread, child)
                 await self.connection.until(lambda: not children.running(turn))
@@ -350,6 +352,9 @@ class CodexSession:
             return  # nothing is owed after the end of the process
         except RuntimeFailure as failure:
             self._emit([Noticed("commands may still run", str(failure))])
+        else:
+            if cleaning.cancelled_caught:
+                self._emit([Noticed("commands may still run", "codex is silent")])
         self._emit([ended])
 
     async def _clean(self, thread: str, turn: str) -> None:
