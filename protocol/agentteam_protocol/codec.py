@@ -15,6 +15,8 @@ from agentteam_protocol.frames import FRAME_KINDS, Envelope, Frame
 from agentteam_protocol.ids import Generation
 from agentteam_protocol.journal import KINDS, JournalEvent
 
+TAG = "kind"
+
 
 def camel(name: str) -> str:
     """Spell a snake_case name the way the wire does."""
@@ -23,8 +25,13 @@ def camel(name: str) -> str:
 
 
 def _names(cls: type[Any]) -> dict[str, Any]:
+    tagged = cls in FRAME_KINDS or cls in KINDS
     return {
-        a.name: override(rename=camel(a.name), omit_if_default=a.default is None)
+        a.name: override(
+            # The tag of a union has the name first; the field must not lose its value.
+            rename="ofKind" if tagged and a.name == TAG else camel(a.name),
+            omit_if_default=a.default is None,
+        )
         for a in attrs.fields(cls)
     }
 
@@ -51,7 +58,7 @@ def _build() -> OrjsonConverter:
         configure_tagged_union(
             union,
             converter,
-            tag_name="kind",
+            tag_name=TAG,
             tag_generator=kinds.__getitem__,
         )
     return converter
@@ -97,7 +104,10 @@ def from_wire(value: Any, cls: Any) -> Any:
 
 def _decode(data: bytes | str, cls: Any) -> Any:
     try:
-        return CONVERTER.structure(orjson.loads(data), cls)
+        value = orjson.loads(data)
+        if not isinstance(value, dict):
+            raise TypeError("not a JSON object")
+        return CONVERTER.structure(value, cls)
     except Exception as exc:
         raise _fault(exc, data) from exc
 
