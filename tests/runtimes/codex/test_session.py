@@ -41,11 +41,10 @@ from agentteam_runtimes.driver import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from trio.testing import MockClock
+
 FIRST = Batch("b1", (an_item("k1"),))
 TERMINALS = "thread/backgroundTerminals/list"
-
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 @pytest.fixture
@@ -78,7 +77,9 @@ async def test_refused_start_may_be_sent_again(fake: FakeAppServer) -> None:
     await fake.running_turn("T1", "k1")
 
 
-async def test_start_that_nobody_answers_is_open(fake: FakeAppServer) -> None:
+async def test_start_that_nobody_answers_is_open(
+    fake: FakeAppServer, autojump_clock: MockClock
+) -> None:
     with pytest.raises(SubmitRefused) as refused:
         await fake.session.start_turn(FIRST)
     assert refused.value.written
@@ -128,7 +129,9 @@ async def test_steer_refused_twice_is_not_tried_a_third_time(
 
 
 @pytest.mark.bug("B16")
-async def test_steer_that_nobody_answers_is_open(fake: FakeAppServer) -> None:
+async def test_steer_that_nobody_answers_is_open(
+    fake: FakeAppServer, autojump_clock: MockClock
+) -> None:
     turn = await fake.running_turn()
     with pytest.raises(SteerRefused) as refused:
         await fake.session.steer(turn, an_item("k2"))
@@ -201,6 +204,7 @@ async def test_end_of_the_turn_answers_the_interrupt_too(fake: FakeAppServer) ->
 @pytest.mark.bug("B30")
 async def test_interrupt_refused_by_a_turn_that_just_ended_is_fine(
     fake: FakeAppServer,
+    autojump_clock: MockClock,
 ) -> None:
     turn = await fake.running_turn()
     async with trio.open_nursery() as nursery:
@@ -212,6 +216,7 @@ async def test_interrupt_refused_by_a_turn_that_just_ended_is_fine(
 
 async def test_interrupt_refused_by_a_turn_that_runs_on_is_said(
     fake: FakeAppServer,
+    autojump_clock: MockClock,
 ) -> None:
     turn = await fake.running_turn()
     async with trio.open_nursery() as nursery:
@@ -262,7 +267,7 @@ async def test_end_of_a_cut_turn_waits_for_its_commands_and_only_for_them(
 
 @pytest.mark.parametrize("how", ["silent", "refused"])
 async def test_turn_ends_even_if_its_commands_cannot_be_ended(
-    fake: FakeAppServer, how: str
+    fake: FakeAppServer, autojump_clock: MockClock, how: str
 ) -> None:
     await fake.running_turn()
     fake.send(command("T1", "mine"), completed("T1", "interrupted"))
