@@ -59,6 +59,8 @@ class Limits:
     last_words: float = 0.5
     # How long a survivor that holds stdout open may delay the exit.
     drain: float = 1.0
+    # How long a runtime may live on that has closed its stdout: it cannot speak.
+    mute: float = 5.0
     answer: float = 1.0
     kill: float = 5.0
     lease: float = 30.0
@@ -73,6 +75,7 @@ class Exit:
     half_line: bytes | None
     survivors: tuple[TreeProcess, ...]
     # "" by itself | told | closed | lease (our heartbeat stopped) | warden (it died)
+    # | mute (it closed its stdout)
     why: str
 
     @property
@@ -330,6 +333,11 @@ class Incarnation:
     ) -> None:
         await read_lines(self._link.stdout, self._framer, on_lines, on_overlong)
         self._streams_ended[0].set()
+        with trio.move_on_after(self._limits.mute):
+            await self._gone.wait()
+        if not self._gone.is_set():
+            self._why = "mute"
+            self._tell("kill", self._limits.kill)
 
     async def _drain(self) -> None:
         await drain(self._link.stderr, self._stderr)
@@ -396,7 +404,7 @@ class Incarnation:
                     self._answers[report["id"]] = report
                     answered.set()
             case "over":
-                self._why = report["why"]
+                self._why = self._why or report["why"]
                 self._survivors = _processes(report, "processes")
                 self._over.set()
             case _:
@@ -409,7 +417,7 @@ class Incarnation:
         The runtime got SIGKILL from the kernel. Where this program is a subreaper,
         it is our child now, and so is all that was orphaned below the warden.
         """
-        self._why = "warden"
+        self._why = self._why or "warden"
         runtime = self.identity.runtime
         orphans.guard(runtime.pid)
         left = await end_tree(self.identity, within=self._limits.kill)

@@ -128,6 +128,10 @@ def living(processes: dict[str, ProcessIdentity]) -> list[str]:
     return [name for name, identity in processes.items() if identity.find()]
 
 
+def exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
 async def eventually(holds: Callable[[], bool], within: float = 10.0) -> None:
     """Poll a state of the system for which there is no event."""
     with trio.fail_after(within):

@@ -1,5 +1,5 @@
 """
-A supervisor to be killed: `python victim.py LEASE SCRIPT`.
+A supervisor to be killed: `python victim.py LEASE LEVEL SCRIPT`.
 
 Keeps one incarnation of SCRIPT, prints its identity as one JSON line and then the
 runtime's own lines.
@@ -14,7 +14,7 @@ import trio
 from attrs import asdict
 from tests.kit.trees import Ears
 
-from agentteam_runtimes import orphans
+from agentteam_runtimes import orphans, warden_start
 from agentteam_runtimes.incarnation import Limits
 
 
@@ -24,7 +24,9 @@ class Aloud(list[bytes]):
             print(line.decode(), flush=True)
 
 
-async def main(lease: float, script: str) -> None:
+async def main(lease: float, level: str, script: str) -> None:
+    if level == "subreaper":
+        warden_start.make_cgroup = str
     orphans.ensure_subreaper()
     ears = Ears(lines=Aloud())
     async with ears.open(script, limits=Limits(lease=lease)) as incarnation:
@@ -33,4 +35,4 @@ async def main(lease: float, script: str) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, float(sys.argv[1]), sys.argv[2])
+    trio.run(main, float(sys.argv[1]), *sys.argv[2:])

@@ -22,7 +22,7 @@ from tests.kit.trees import (
 )
 
 from agentteam_protocol.errors import QueueFull, RuntimeExited, RuntimeMissing
-from agentteam_runtimes import orphans, process_table
+from agentteam_runtimes import orphans, process_table, warden_start
 from agentteam_runtimes.incarnation import Limits
 from agentteam_runtimes.lines import MEBIBYTE
 
@@ -34,6 +34,13 @@ pytestmark = pytest.mark.slow
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)\n"
 
 
+@pytest.fixture(params=["cgroup", "subreaper"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the cgroup away half of the time: the walk must do without it."""
+    if request.param == "subreaper":
+        monkeypatch.setattr(warden_start, "make_cgroup", str)
+
+
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -42,6 +49,7 @@ def open_descriptors() -> int:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_leaving_ends_every_kind_of_descendant() -> None:
     ears = Ears()
     with trio.fail_after(20):
@@ -57,6 +65,7 @@ async def test_leaving_ends_every_kind_of_descendant() -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(
     ("end", "returncode"),
     [("sys.exit(0)", 0), ("os.kill(os.getpid(), 9)", -9), ("sys.exit(7)", 7)],
@@ -77,6 +86,7 @@ async def test_a_runtime_that_ends_by_itself_leaves_nothing(
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_term_ends_the_leader_and_kill_the_deaf_grandchild() -> None:
     ears = Ears()
     with trio.fail_after(20):
@@ -89,6 +99,7 @@ async def test_term_ends_the_leader_and_kill_the_deaf_grandchild() -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_kill_says_that_nothing_survived() -> None:
     ears = Ears()
     with trio.fail_after(20):
@@ -100,6 +111,7 @@ async def test_kill_says_that_nothing_survived() -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("delay", [0, 0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1])
 async def test_cancel_during_the_start_leaks_nothing(delay: float) -> None:
     before = open_descriptors()
@@ -114,6 +126,7 @@ async def test_cancel_during_the_start_leaks_nothing(delay: float) -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_error_of_the_owner_comes_out_bare_and_the_tree_is_gone() -> None:
     ears = Ears()
     with trio.fail_after(20):
@@ -125,6 +138,7 @@ async def test_error_of_the_owner_comes_out_bare_and_the_tree_is_gone() -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_a_stopped_runtime_is_killed() -> None:
     ears = Ears()
     stops = ALL_KINDS + "os.kill(os.getpid(), signal.SIGSTOP)" + FOR_EVER
@@ -136,6 +150,7 @@ async def test_a_stopped_runtime_is_killed() -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_a_forking_tree_cannot_run_away_from_the_kill() -> None:
     ears = Ears()
     forks = PREAMBLE + (
@@ -159,6 +174,7 @@ async def test_a_forking_tree_cannot_run_away_from_the_kill() -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_sweep_ends_what_the_turn_started_and_spares_what_was_there() -> None:
     ears = Ears()
     turn = PREAMBLE + (
@@ -184,6 +200,7 @@ async def test_sweep_ends_what_the_turn_started_and_spares_what_was_there() -> N
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_sweep_spares_what_is_named_and_all_below_it() -> None:
     ears = Ears()
     with trio.fail_after(20):
@@ -296,6 +313,15 @@ async def test_survivor_that_holds_stdout_delays_the_exit_by_a_bound_only() -> N
     finally:
         os.close(reading)
         os.close(writing)
+
+
+async def test_runtime_that_closed_its_stdout_is_ended() -> None:
+    ears = Ears()
+    script = "import os, time\nprint('ready', flush=True); os.close(1); time.sleep(600)"
+    with trio.fail_after(20):
+        async with ears.open(script, limits=Limits(mute=0.05)) as incarnation:
+            ended = await incarnation.wait()
+    assert (ended.why, ended.returncode) == ("mute", -9)
 
 
 @pytest.mark.bug("B08")

@@ -20,12 +20,19 @@ from tests.kit.trees import (
     KINDS,
     Ears,
     eventually,
+    exists,
     gone,
     left,
     living,
 )
 
 from agentteam_runtimes import orphans, process_table, warden_start
+from agentteam_runtimes.containment import (
+    containment_level,
+    find_cgroup_base,
+    list_cgroup,
+    remove_cgroup,
+)
 from agentteam_runtimes.incarnation import Limits
 from agentteam_runtimes.lines import LineFramer
 from agentteam_runtimes.old_trees import end_tree
@@ -51,16 +58,32 @@ class Victim:
         return not living({**self.processes, **tree})
 
 
+@pytest.fixture(params=["cgroup", "subreaper"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Take the cgroup away half of the time: the walk must do without it."""
+    if request.param == "subreaper":
+        monkeypatch.setattr(warden_start, "make_cgroup", str)
+    return str(request.param)
+
+
 @asynccontextmanager
-async def open_victim(lease: float = 30.0) -> AsyncGenerator[Victim]:
+async def open_victim(level: str, lease: float = 30.0) -> AsyncGenerator[Victim]:
     """Start a supervisor in a process of its own, with a runtime below it."""
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "tests.kit.victim", str(lease), ALL_KINDS + FOR_EVER],
+        [
+            sys.executable,
+            "-m",
+            "tests.kit.victim",
+            str(lease),
+            level,
+            ALL_KINDS + FOR_EVER,
+        ],
         stdout=subprocess.PIPE,
         cwd=ROOT,
     )
     assert process.stdout is not None
     processes: dict[str, ProcessIdentity] = {}
+    cgroup = ""
     try:
         framer, ears = LineFramer(), Ears()
         with trio.fail_after(15):
@@ -75,6 +98,7 @@ async def open_victim(lease: float = 30.0) -> AsyncGenerator[Victim]:
             raw["boot"],
             raw["cgroup"],
         )
+        cgroup = tree.cgroup
         processes |= ears.named()
         assert sorted(processes) == sorted(KINDS)
         yield Victim(process, tree, processes)
@@ -86,6 +110,9 @@ async def open_victim(lease: float = 30.0) -> AsyncGenerator[Victim]:
         with trio.CancelScope(shield=True):
             process.kill()
             await process.wait()
+            with trio.move_on_after(5):
+                await eventually(lambda: not list_cgroup(cgroup))
+            remove_cgroup(cgroup)
             await process.stdout.aclose()
 
 
@@ -93,8 +120,8 @@ async def open_victim(lease: float = 30.0) -> AsyncGenerator[Victim]:
 
 
 @pytest.mark.bug("B01")
-async def test_kill_9_of_the_supervisor_leaves_nothing_alive() -> None:
-    async with open_victim() as victim:
+async def test_kill_9_of_the_supervisor_leaves_nothing_alive(level: str) -> None:
+    async with open_victim(level) as victim:
         victim.process.kill()
         started = trio.current_time()
         await eventually(lambda: victim.all_gone, within=5)
@@ -102,8 +129,8 @@ async def test_kill_9_of_the_supervisor_leaves_nothing_alive() -> None:
 
 
 @pytest.mark.bug("B01")
-async def test_supervisor_that_hangs_past_the_lease_loses_its_tree() -> None:
-    async with open_victim(lease=0.4) as victim:
+async def test_supervisor_that_hangs_past_the_lease_loses_its_tree(level: str) -> None:
+    async with open_victim(level, lease=0.4) as victim:
         await trio.sleep(1.0)  # beats keep it alive well past the lease
         assert living(victim.processes) == list(victim.processes)
         victim.process.send_signal(signal.SIGSTOP)
@@ -112,8 +139,8 @@ async def test_supervisor_that_hangs_past_the_lease_loses_its_tree() -> None:
 
 
 @pytest.mark.bug("B01")
-async def test_sigterm_to_the_warden_is_not_an_order() -> None:
-    async with open_victim() as victim:
+async def test_sigterm_to_the_warden_is_not_an_order(level: str) -> None:
+    async with open_victim(level) as victim:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(victim.tree.warden.pid, number)
         await trio.sleep(0.1)
@@ -124,6 +151,7 @@ async def test_sigterm_to_the_warden_is_not_an_order() -> None:
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_kill_9_of_the_warden_ends_the_runtime_and_all_it_left() -> None:
     assert orphans.ensure_subreaper()
     ears = Ears()
@@ -140,15 +168,16 @@ async def test_kill_9_of_the_warden_ends_the_runtime_and_all_it_left() -> None:
 
 
 @pytest.mark.bug("B01")
-async def test_kernel_ends_the_runtime_of_a_killed_warden() -> None:
+async def test_kernel_ends_the_runtime_of_a_killed_warden(level: str) -> None:
     """Nobody is left to do it: the supervisor is stopped."""
-    async with open_victim() as victim:
+    async with open_victim(level) as victim:
         victim.process.send_signal(signal.SIGSTOP)
         os.kill(victim.tree.warden.pid, signal.SIGKILL)
         await eventually(lambda: victim.tree.runtime.find() is None, within=2)
 
 
 @pytest.mark.bug("B01")
+@pytest.mark.usefixtures("level")
 async def test_stopped_warden_is_killed_and_its_tree_with_it() -> None:
     assert orphans.ensure_subreaper()
     ears = Ears()
@@ -181,8 +210,8 @@ async def test_death_of_one_warden_spares_the_incarnations_beside_it() -> None:
 
 
 @pytest.mark.bug("B01")
-async def test_old_tree_of_a_killed_supervisor_and_warden_is_ended() -> None:
-    async with open_victim() as victim:
+async def test_old_tree_of_a_killed_supervisor_and_warden_is_ended(level: str) -> None:
+    async with open_victim(level) as victim:
         # Both are stopped first, so that neither can clean up.
         victim.process.send_signal(signal.SIGSTOP)
         os.kill(victim.tree.warden.pid, signal.SIGSTOP)
@@ -225,6 +254,28 @@ async def test_mark_in_the_environment_finds_an_orphan_of_an_old_tree() -> None:
             assert swept.survivors == ()
             # Below the runtime, so its cleared environment does not hide it.
             assert set(living(processes)) <= {"double-forked"}
+
+
+@pytest.mark.skipif(find_cgroup_base() is None, reason="no cgroup may be made here")
+async def test_cgroup_finds_what_fled_when_all_who_guarded_it_were_killed() -> None:
+    async with open_victim("cgroup") as victim:
+        victim.process.send_signal(signal.SIGSTOP)
+        os.kill(victim.tree.warden.pid, signal.SIGKILL)
+        victim.process.kill()
+        await eventually(lambda: victim.tree.runtime.find() is None)
+        # Cleared environment, session of its own, no parent of ours: only the
+        # cgroup knows it.
+        assert "double-forked" in living(victim.processes)
+        swept = await end_tree(victim.tree)
+        assert swept.survivors == ()
+        assert living(victim.processes) == []
+        assert not exists(victim.tree.cgroup)
+
+
+def test_level_of_containment_is_told() -> None:
+    level = containment_level()
+    assert level.startswith("cgroup") == (find_cgroup_base() is not None)
+    assert level.endswith("subreaper") == (sys.platform == "linux")
 
 
 # Orphans of ours
