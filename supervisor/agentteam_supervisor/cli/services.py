@@ -21,10 +21,6 @@ from agentteam_supervisor.cli.reach import connect
 from agentteam_supervisor.cli.server_record import ServerRecord, announced
 from agentteam_supervisor.cli.speech import say
 from agentteam_supervisor.cli.state_dir import locked, prepare
-from agentteam_supervisor.daemon.app import run_daemon
-from agentteam_supervisor.daemon.config import DaemonConfig
-from agentteam_supervisor.server.app import run_server
-from agentteam_supervisor.server.config import ServerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -36,9 +32,12 @@ def run_here(
 ) -> None:
     """Run both; the daemon ends first, so that its last words reach the server."""
 
+    from agentteam_supervisor.daemon.app import run_daemon  # not for `server`
+    from agentteam_supervisor.daemon.config import DaemonConfig
+
     async def both(stopped: trio.Event) -> None:
         async with trio.open_nursery() as outer:
-            url = await outer.start(run_server, ServerConfig(directory, port=port))
+            url = await _start_server(outer, directory, port)
             async with trio.open_nursery() as inner:
                 await inner.start(run_daemon, DaemonConfig(directory), url)
                 await trio.to_thread.run_sync(_make_agents, url, directory, declared)
@@ -54,7 +53,7 @@ def run_here(
 def run_server_alone(directory: Path, port: int, as_json: bool) -> None:
     async def server(stopped: trio.Event) -> None:
         async with trio.open_nursery() as nursery:
-            url = await nursery.start(run_server, ServerConfig(directory, port=port))
+            url = await _start_server(nursery, directory, port)
             await _ready(directory, url, as_json, stopped)
             nursery.cancel_scope.cancel()
 
@@ -64,6 +63,9 @@ def run_server_alone(directory: Path, port: int, as_json: bool) -> None:
 
 
 def run_daemon_alone(directory: Path, url: str | None, as_json: bool) -> None:
+    from agentteam_supervisor.daemon.app import run_daemon  # not for `server`
+    from agentteam_supervisor.daemon.config import DaemonConfig
+
     with connect(directory, url) as client:
         address = client.url
 
@@ -77,6 +79,14 @@ def run_daemon_alone(directory: Path, url: str | None, as_json: bool) -> None:
 
     prepare(directory)
     _run(daemon)
+
+
+async def _start_server(nursery: trio.Nursery, directory: Path, port: int) -> str:
+    from agentteam_supervisor.server.app import run_server  # not for `daemon`
+    from agentteam_supervisor.server.config import ServerConfig
+
+    bound = await nursery.start(run_server, ServerConfig(directory, port=port))
+    return f"http://127.0.0.1:{bound}"
 
 
 def _make_agents(url: str, directory: Path, declared: Sequence[dict[str, Any]]) -> None:
