@@ -1,16 +1,13 @@
 """
 One live app-server with one thread: the `Runtime` of Codex.
 
-The state of the turns is in `turns.py`; this file asks, waits and answers. A turn that
-was cut is reported as ended only after the commands it left running were ended too: the
-interrupt itself leaves them alone, and their side effects would come later.
+The state of the turns is in `turns.py`, how one is cut in `cuts.py`; this file submits,
+waits, answers, and passes on what comes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -25,11 +22,11 @@ from agentteam_protocol.errors import (
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.asks import REFUSALS, Asks
 from agentteam_runtimes.codex.connection import ANSWER_SECONDS, Call, Connection
+from agentteam_runtimes.codex.cuts import Cuts, named_turn
 from agentteam_runtimes.codex.turns import Turns, keys_of
 from agentteam_runtimes.driver import (
     Containment,
     Emit,
-    InterruptRefused,
     ItemOutcome,
     Noticed,
     RuntimeEvent,
@@ -37,7 +34,6 @@ from agentteam_runtimes.driver import (
     SubmitRefused,
     TurnEnded,
     TurnRef,
-    TurnStatus,
 )
 from agentteam_runtimes.jsonlines import Noise
 from agentteam_runtimes.jsonrpc import (
@@ -64,12 +60,8 @@ if TYPE_CHECKING:
 
 Taker = Callable[[Answer | Refusal], None]
 
-CLEAN_SECONDS = 2.0
-END_SECONDS = 1.0  # how long the end of a turn may trail a refused interrupt
 MOST_PAGES = 50
 NOISE_SHOWN = 20
-
-NAMED = re.compile(r"found `?([0-9A-Za-z-]+)`?")
 
 
 @define(eq=False)
@@ -82,8 +74,11 @@ class CodexSession:
     _emit: Emit
     _nursery: trio.Nursery
     _asks: Asks = field(factory=Asks)
-    _cuts: dict[str, Call] = field(factory=dict[str, Call])
+    _cuts: Cuts = field(init=False)
     _noise: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._cuts = Cuts(self.connection, self.turns, self._emit)
 
     # The contract.
 
@@ -127,22 +122,7 @@ class CodexSession:
         raise RuntimeRefused("codex takes its steps by itself")
 
     async def interrupt(self, turn: TurnRef | None) -> None:
-        id = await self._find(turn)
-        # Before `turn/started` codex may refuse, and the turn runs on.
-        await self.connection.until(lambda: self.turns.has_started(id))
-        if self.turns.has_ended(id):
-            return
-        call = self._cuts.get(id)
-        if call is None:
-            params = wire.turn_interrupt(self.turns.thread, id)
-            call = self.connection.prepare(wire.TURN_INTERRUPT, params)
-            self._cuts[id] = call
-            await self.connection.put(call)
-        await self.connection.until(
-            lambda: call.outcome is not None or self.turns.has_ended(id)
-        )
-        if isinstance(call.outcome, Refusal):
-            await self._interrupt_refused(id, call.outcome)
+        await self._cuts.interrupt(turn)
 
     async def answer(self, ask: AskRef, outcome: ApprovalOutcome) -> None:
         if decided := self._asks.decide(ask, outcome):
@@ -226,8 +206,8 @@ class CodexSession:
             for request in requests:
                 self.connection.withdraw(request)
             ready += closed
-            if event.turn.id in self._cuts or event.status is TurnStatus.interrupted:
-                self._nursery.start_soon(self._finish_cut, event)
+            if self._cuts.is_cut(event):
+                self._nursery.start_soon(self._cuts.finish, event)
             else:
                 ready.append(event)
         if ready:
@@ -288,88 +268,10 @@ class CodexSession:
 
     def _named_instead(self, refusal: Refusal, turn: str) -> str | None:
         """Name the turn to try once more, when codex says that another is active."""
-        named = _named_turn(refusal.message)
+        named = named_turn(refusal.message)
         if named is None or named == turn or self.turns.has_ended(named):
             return None
         return named
-
-    # Cutting.
-
-    async def _find(self, turn: TurnRef | None) -> str:
-        """Find the turn to cut; wait for its name when one is on its way."""
-        await self.connection.until(lambda: not self.turns.starting)
-        if turn is None and self.turns.active is not None:
-            return self.turns.active
-        if turn is not None and self.turns.knows(turn.id):
-            return turn.id
-        active = await self._read_active()
-        if active is None or (turn is not None and turn.id != active):
-            named = TurnRef(active) if active else None
-            raise InterruptRefused("that turn is not active", named)
-        self.turns.adopt(active)
-        return active
-
-    async def _read_active(self) -> str | None:
-        """Ask codex which turn is active (interrupt spec §7)."""
-        params = {"threadId": self.turns.thread, "includeTurns": True}
-        read = await self.connection.call(wire.THREAD_READ, params)
-        for turn in wire.objects(wire.mapping(read, "thread"), "turns"):
-            if turn.get("status") == "inProgress":
-                return wire.text(turn, "id") or None
-        return None
-
-    async def _interrupt_refused(self, turn: str, refusal: Refusal) -> None:
-        """Tell a refusal from a turn that had just ended by itself."""
-        named = _named_turn(refusal.message)
-        if named is None:
-            with trio.move_on_after(END_SECONDS):
-                await self.connection.until(lambda: self.turns.has_ended(turn))
-        if self.turns.has_ended(turn):
-            return
-        del self._cuts[turn]  # so that it can be tried once more
-        raise InterruptRefused(refusal.message, TurnRef(named) if named else None)
-
-    async def _cut_child(self, thread: str, turn: str) -> None:
-        """Cut a sub-agent's turn: the parent's interrupt does not reach it."""
-        params = wire.turn_interrupt(thread, turn)
-        try:
-            await self.connection.call(wire.TURN_INTERRUPT, params, CLEAN_SECONDS)
-        except RuntimeFailure as failure:
-            self._emit([Noticed("a sub-agent's turn was not cut", str(failure))])
-
-    async def _finish_cut(self, ended: TurnEnded) -> None:
-        """End what the cut turn left running, then report its end."""
-        turn = ended.turn.id
-        children = self.turns.children
-        try:
-            with trio.move_on_after(CLEAN_SECONDS) as cleaning:
-                for thread, child in children.running(turn):
-                    await self._cut_child(thread, child)
-                await self.connection.until(lambda: not children.running(turn))
-                for thread in [self.turns.thread, *children.threads(turn)]:
-                    await self._clean(thread, turn)
-        except RuntimeExited:
-            return  # nothing is owed after the end of the process
-        except RuntimeFailure as failure:
-            self._emit([Noticed("commands may still run", str(failure))])
-        else:
-            if cleaning.cancelled_caught:
-                self._emit([Noticed("commands may still run", "codex is silent")])
-        self._emit([ended])
-
-    async def _clean(self, thread: str, turn: str) -> None:
-        """End the commands of this turn; those of earlier turns stay (a dev server)."""
-        params: JsonObject = {"threadId": thread}
-        listed = await self.connection.call(wire.TERMINALS_LIST, params, CLEAN_SECONDS)
-        for terminal in wire.objects(listed, "data"):
-            item = wire.text(terminal, "itemId")
-            if self.turns.started_by(turn, thread, item):
-                process = {"processId": terminal.get("processId")}
-                await self.connection.call(wire.TERMINALS_TERMINATE, params | process)
-                # Its result follows at once, and still belongs into its turn.
-                await self.connection.until(
-                    partial(self.turns.has_returned, thread, item)
-                )
 
     # Refusing.
 
@@ -382,12 +284,6 @@ class CodexSession:
                 await self.connection.refuse(request.id, METHOD_NOT_FOUND, message)
         except RuntimeFailure as failure:
             self._emit([Noticed("a reply was not written", str(failure))])
-
-
-def _named_turn(message: str) -> str | None:
-    """Read which turn a refusal says is active."""
-    found = NAMED.search(message)
-    return found[1] if found else None
 
 
 def _recorded(page: object) -> list[str]:

@@ -273,4 +273,4 @@ async def _until_running(desk: CodexDesk, command: str) -> None:
 def _forget_turns(runtime: Runtime) -> None:
     """Make the driver one that took over a thread whose turn it never saw start."""
     assert isinstance(runtime, CodexSession)
-    runtime.turns = Turns(runtime.turns.thread)
+    vars(runtime.turns).update(vars(Turns(runtime.turns.thread)))
