@@ -56,15 +56,13 @@ def sound_frame(data: bytes) -> bytes:
 
 
 def _scrubbed(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case int() if not -(2**63) <= value < 2**64:
-            return str(value)
-        case dict():
-            members = cast("dict[Any, Any]", value)
-            return {_scrubbed(k): _scrubbed(v) for k, v in members.items()}
-        case list() | tuple():
-            return [_scrubbed(v) for v in cast("list[Any]", value)]
-        case _:
-            return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {_scrubbed(k): _scrubbed(v) for k, v in members.items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed(v) for v in cast("list[Any]", value)]
+    return value

@@ -1,0 +1,418 @@
+"""
+The daemon's end of the link: one WebSocket to the server, for ever renewed.
+
+Numbered frames leave from the journal once they are durable there and stay until the
+server's receipt; what the server sends is marked as received only after everything
+that it caused is durable. So a lost connection, or a crash on either side, loses
+nothing, and repeats nothing but frames whose handlers know them again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import structlog
+import trio
+from attrs import define, field, frozen
+from trio_websocket import (
+    ConnectionClosed,
+    HandshakeError,
+    WebSocketConnection,
+    open_websocket_url,
+)
+
+from agentteam_protocol.codec import decode_envelope, encode_envelope
+from agentteam_protocol.errors import (
+    AgentTeamError,
+    JournalUnwritable,
+    RemoteProtocolError,
+)
+from agentteam_protocol.frames import (
+    NUMBERED,
+    Envelope,
+    Frame,
+    Hello,
+    HistoryAsked,
+    HistoryGiven,
+    Refused,
+    SendAsked,
+    SendJudged,
+    SendRequested,
+    Welcome,
+)
+from agentteam_supervisor.daemon import answers
+from agentteam_supervisor.daemon.numbering import Inbound, Unnumbered, compose
+
+if TYPE_CHECKING:
+    from agentteam_protocol.ids import AgentId, SendId
+    from agentteam_supervisor.journal.log import Commit, Journal
+    from agentteam_supervisor.session.effects import JudgeSend, ReadTarget
+    from agentteam_supervisor.session.events import HistoryRead, SendAnswered
+
+T = TypeVar("T")
+_log = structlog.get_logger(__name__)
+
+# The second argument is called once the frame's effects are in the journal's hands.
+Handle = Callable[[Frame, Callable[[], None]], None]
+
+
+class LinkRefused(AgentTeamError):
+    """The server will not have this daemon: another one serves it already."""
+
+    def __init__(self, problem: str, what_to_do: str) -> None:
+        super().__init__(f"the server refused this daemon: {problem}; {what_to_do}")
+        self.problem = problem
+        self.what_to_do = what_to_do
+
+
+@frozen
+class LinkLimits:
+    """Seconds and bytes. The first pause is halved at random, so are the others."""
+
+    first_pause: float = 0.1
+    longest_pause: float = 10.0
+    lasting: float = 5.0  # a connection of this age makes the pauses short again
+    connect: float = 10.0
+    handshake: float = 10.0
+    close: float = 2.0
+    beat: float = 15.0
+    answer: float = 30.0
+    batch: int = 512
+    message: int = 16 << 20
+
+
+@define(eq=False)
+class _Waiting(Generic[T]):
+    """A caller that waits for one frame of the server."""
+
+    answer: T
+    sent: bool = False
+    over: trio.Event = field(factory=trio.Event)
+
+
+class Link:
+    """
+    `run` keeps the connection; the other methods may be called at any time.
+
+    `handle` gets the numbered frames of the server and its queries, in order.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        journal: Journal,
+        hello: Callable[[], Hello],
+        handle: Handle,
+        limits: LinkLimits | None = None,
+    ) -> None:
+        self._url = url
+        self._journal = journal
+        self._hello = hello
+        self._handle = handle
+        self._limits = limits or LinkLimits()
+        self._unnumbered = Unnumbered()
+        self._sends: dict[SendId, _Waiting[SendAnswered]] = {}
+        self._reads: dict[int, _Waiting[HistoryGiven]] = {}
+        self._to_ask: dict[SendId, AgentId] = {}
+        self._last_ref = 0
+        self._scope: trio.CancelScope | None = None
+        self._cursor = 0
+        self._acked = 0
+        self._work = trio.Event()
+        self._changed = trio.Event()
+        self._greeted = trio.Event()
+        journal.watch(self._stir)
+
+    @property
+    def connected(self) -> bool:
+        return self._scope is not None
+
+    # --- what the sessions want of it --------------------------------------------
+
+    def send_live(self, frame: Frame) -> None:
+        """Send an unnumbered frame now; without a connection it is dropped."""
+        if self.connected:
+            self._unnumbered.put(self._journal.outbound_number, frame)
+            self._stir()
+
+    async def judge(self, send: JudgeSend, agent: AgentId) -> SendAnswered:
+        """
+        Take a visible send to the server, once.
+
+        It keeps its place behind the reports that are durable now. When the link is
+        lost meanwhile, the answer is unknown, and the server is asked by id later.
+        """
+        if not self.connected:
+            return answers.refused(send.send)
+        waiting = _Waiting(answers.unknown(send.send))
+        self._sends[send.send] = waiting
+        self.send_live(
+            SendRequested(
+                send.send, agent, send.gen, send.target, send.text, send.auto_reply
+            )
+        )
+        try:
+            with trio.move_on_after(self._limits.answer):
+                await waiting.over.wait()
+        finally:
+            self._sends.pop(send.send, None)
+        return waiting.answer
+
+    async def read(self, read: ReadTarget, agent: AgentId) -> HistoryRead:
+        """Fetch messages of a target for the agent."""
+        if not self.connected:
+            return answers.unread(read, "there is no connection to the server now")
+        self._last_ref += 1
+        ref = self._last_ref
+        lost = HistoryGiven(ref, None, problem="the link to the server was lost")
+        waiting = _Waiting(lost)
+        self._reads[ref] = waiting
+        self.send_live(HistoryAsked(ref, agent, read.target, read.after))
+        try:
+            with trio.move_on_after(self._limits.answer):
+                await waiting.over.wait()
+        finally:
+            self._reads.pop(ref, None)
+        return answers.history(read, waiting.answer)
+
+    async def greeted(self) -> None:
+        """Return when the server has welcomed us, or never will."""
+        await self._greeted.wait()
+
+    def give_up(self) -> None:
+        """Nobody need wait for the server any more."""
+        self._greeted.set()
+
+    async def drained(self) -> None:
+        """Return when the server has everything; the caller sets the limit."""
+        while self._acked < self._journal.outbound_number:
+            await self._changed.wait()
+
+    # --- the connection ------------------------------------------------------------
+
+    async def run(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Connect and reconnect until cancelled; raises `LinkRefused`."""
+        pause = Pause(self._limits)
+        task_status.started()
+        while True:
+            began = trio.current_time()
+            try:
+                await self._connect()
+            except (HandshakeError, ConnectionClosed, OSError) as exc:
+                _log.info("link is down", url=self._url, reason=repr(exc))
+            except (RemoteProtocolError, JournalUnwritable) as exc:
+                _log.warning("link broke", url=self._url, reason=str(exc))
+            await trio.sleep(pause.after(trio.current_time() - began))
+
+    async def _connect(self) -> None:
+        async with open_websocket_url(
+            self._url,
+            message_queue_size=1,
+            max_message_size=self._limits.message,
+            connect_timeout=self._limits.connect,
+            disconnect_timeout=self._limits.close,
+            receive_buffer_size=256 << 10,
+        ) as socket:
+            try:
+                await self._serve(socket)
+            finally:
+                self._give_up_waiting()
+
+    async def _serve(self, socket: WebSocketConnection) -> None:
+        inbound, first = await self._shake_hands(socket)
+        fault: list[RemoteProtocolError | LinkRefused] = []
+        async with trio.open_nursery() as nursery:
+            self._scope = nursery.cancel_scope
+            self._greeted.set()
+            for send, agent in self._to_ask.items():
+                self.send_live(SendAsked(send, agent))
+            self._to_ask.clear()
+            nursery.start_soon(self._write, socket)
+            nursery.start_soon(self._beat, socket)
+            try:
+                self._take(first, inbound)
+                await self._read(socket, inbound)
+            except (RemoteProtocolError, LinkRefused) as exc:
+                fault.append(exc)
+            nursery.cancel_scope.cancel()
+        if fault:
+            raise fault[0]
+
+    async def _shake_hands(
+        self, socket: WebSocketConnection
+    ) -> tuple[Inbound, Envelope]:
+        journal = self._journal
+        # All that was handed to the journal is durable before we say what we have.
+        journal.reset_inbound()
+        await journal.flushed()
+        hello = self._hello()
+        await socket.send_message(encode_envelope(Envelope((hello,))).decode())
+        envelope = await self._first(socket)
+        welcome = _welcome(envelope)
+        await self._agree(welcome)
+        self._cursor = self._acked = welcome.received
+        received = hello.received if welcome.server == hello.server else 0
+        return Inbound(received), envelope
+
+    async def _first(self, socket: WebSocketConnection) -> Envelope:
+        with trio.move_on_after(self._limits.handshake):
+            return decode_envelope(await socket.get_message())
+        raise RemoteProtocolError("the server did not greet in time")
+
+    async def _agree(self, welcome: Welcome) -> None:
+        journal = self._journal
+        known = journal.acked_number <= welcome.received <= journal.outbound_number
+        if welcome.server == journal.server and known:
+            journal.acked(welcome.received)
+        else:
+            await journal.rebase(welcome.server, welcome.received)
+
+    # --- reading ---------------------------------------------------------------------
+
+    async def _read(self, socket: WebSocketConnection, inbound: Inbound) -> None:
+        while True:
+            try:
+                message = await socket.get_message()
+            except ConnectionClosed as exc:
+                _log.info("link closed", url=self._url, reason=str(exc.reason))
+                return
+            self._take(decode_envelope(message), inbound)
+
+    def _take(self, envelope: Envelope, inbound: Inbound) -> None:
+        if envelope.ack > self._acked:
+            self._acked = envelope.ack
+            self._journal.acked(envelope.ack)
+            self._changed.set()
+            self._changed = trio.Event()
+        number = envelope.seq
+        for frame in envelope.frames:
+            if type(frame) not in NUMBERED:
+                self._take_unnumbered(frame)
+                continue
+            if number is None:
+                raise RemoteProtocolError("a numbered frame without its number")
+            if inbound.arrived(number):
+                self._take_numbered(frame, number, inbound)
+            number += 1
+
+    def _take_numbered(self, frame: Frame, number: int, inbound: Inbound) -> None:
+        def done() -> None:
+            if (mark := inbound.done(number)) is not None:
+                self._journal.received(mark).when_done(self._marked)
+
+        self._handle(frame, done)
+        if isinstance(frame, SendJudged):
+            self._to_ask.pop(frame.send, None)
+            waiting = self._sends.get(frame.send)
+            if waiting is not None:
+                waiting.answer = answers.verdict(frame)
+                waiting.over.set()
+
+    def _take_unnumbered(self, frame: Frame) -> None:
+        match frame:
+            case HistoryGiven():
+                waiting = self._reads.get(frame.ref)
+                if waiting is not None:
+                    waiting.answer = frame
+                    waiting.over.set()
+            case Refused(problem, what_to_do):
+                raise LinkRefused(problem, what_to_do)
+            case _:
+                self._handle(frame, _nothing)
+
+    def _marked(self, commit: Commit) -> None:
+        """Tell the server, or, when something was not written, have it sent again."""
+        if commit.error is None:
+            self._stir()
+        elif self._scope is not None:
+            _log.warning("link starts over", reason=commit.error)
+            self._scope.cancel()
+
+    # --- writing ---------------------------------------------------------------------
+
+    def _stir(self) -> None:
+        self._work.set()
+
+    async def _write(self, socket: WebSocketConnection) -> None:
+        """The only writer of a connection: a send is never cut by another's end."""
+        told = -1
+        while True:
+            self._work = trio.Event()
+            ack = self._journal.received_number
+            rows = await self._journal.outbound(self._cursor, self._limits.batch)
+            outgoing, self._cursor = compose(rows, self._unnumbered, self._cursor)
+            if not outgoing.frames and ack == told:
+                await self._work.wait()
+                continue
+            self._note_sends(outgoing.unnumbered)
+            try:
+                await socket.send_message(outgoing.text(ack))
+            except ConnectionClosed:
+                return  # the reader sees it, too, and ends the connection
+            told = ack
+
+    def _note_sends(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            if isinstance(frame, SendRequested) and frame.send in self._sends:
+                self._sends[frame.send].sent = True
+                self._to_ask[frame.send] = frame.agent
+
+    async def _beat(self, socket: WebSocketConnection) -> None:
+        """A peer that does not answer is gone, whatever the transport believes."""
+        while True:
+            await trio.sleep(self._limits.beat)
+            try:
+                with trio.fail_after(self._limits.beat):
+                    await socket.ping()
+            except ConnectionClosed:
+                return
+            except trio.TooSlowError:
+                _log.info("link is silent", url=self._url)
+                if self._scope is not None:
+                    self._scope.cancel()
+
+    def _give_up_waiting(self) -> None:
+        """The connection is gone: everybody who waits for an answer gets one."""
+        self._scope = None
+        self._unnumbered.clear()
+        for send, waiting in self._sends.items():
+            if not waiting.sent:
+                waiting.answer = answers.refused(send)
+            waiting.over.set()
+        for reading in self._reads.values():
+            reading.over.set()
+
+
+def _nothing() -> None:
+    """An unnumbered frame is done when it was handled."""
+
+
+def _welcome(envelope: Envelope) -> Welcome:
+    match envelope.frames[:1]:
+        case (Welcome() as welcome,):
+            return welcome
+        case (Refused(problem, what_to_do),):
+            raise LinkRefused(problem, what_to_do)
+        case _:
+            raise RemoteProtocolError("the server did not greet", str(envelope))
+
+
+class Pause:
+    """How long to wait before the next try: longer each time, never in step."""
+
+    def __init__(self, limits: LinkLimits) -> None:
+        self._limits = limits
+        self._tries = 0
+
+    def after(self, lasted: float) -> float:
+        if lasted >= self._limits.lasting:
+            self._tries = 0
+        longest = self._limits.first_pause * 2 ** min(self._tries, 32)
+        self._tries += 1
+        return float(min(self._limits.longest_pause, longest)) * random.uniform(
+            0.5, 1.0
+        )

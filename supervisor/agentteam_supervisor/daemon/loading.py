@@ -1,0 +1,108 @@
+"""Sessions read back from the journal: folded, repaired, ready to go on."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import evolve
+
+from agentteam_protocol.journal import EpochBegun, JournalEvent
+from agentteam_supervisor.daemon.reports import Reporting, begin, report
+from agentteam_supervisor.daemon.restarts import Intensity, judge
+from agentteam_supervisor.journal.log import Journal, now
+from agentteam_supervisor.session.repair import repair
+from agentteam_supervisor.session.state import Ledger, Live, Session
+
+if TYPE_CHECKING:
+    from agentteam_protocol.frames import Frame
+    from agentteam_protocol.ids import AgentId
+
+PAGE = 1000
+
+
+class Reporter:
+    """Reports one session: it remembers what was told before. `take` is the port."""
+
+    def __init__(self, reporting: Reporting) -> None:
+        self.reporting = reporting
+
+    def take(self, event: JournalEvent, at: str) -> list[Frame]:
+        self.reporting, frames = report(self.reporting, event, at)
+        return frames
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.reporting.ledger
+
+
+async def load(journal: Journal, agent: AgentId) -> Reporter:
+    """Fold the agent's log; what cannot be read was set aside and is marked in it."""
+    reporting = begin(agent)
+    after = 0
+    while entries := await journal.entries(agent, after, PAGE):
+        for entry in entries:
+            reporting, _ = report(reporting, entry.event, entry.at)
+        after = entries[-1].seq
+    return Reporter(reporting)
+
+
+async def reopen(
+    journal: Journal, agent: AgentId, reporter: Reporter, epoch: int
+) -> Session:
+    """
+    Close what is open in the log and begin the epoch, durably; give the session.
+
+    Raises `JournalUnwritable`: then nothing was begun.
+    """
+    journal.reopen(agent)
+    fresh = epoch > reporter.ledger.gen.epoch
+    records = [
+        record if fresh else _continued(record, reporter.ledger)
+        for record in repair(reporter.ledger, epoch)
+    ]
+    at = now()
+    frames = [frame for record in records for frame in reporter.take(record, at)]
+    await journal.append(agent, records, frames, at).wait()
+    # Ids count from here; in an epoch that goes on they must not come again.
+    serial = 0 if fresh else time.time_ns() // 1_000_000
+    return Session(reporter.ledger, Live(serial=serial))
+
+
+def _continued(record: JournalEvent, ledger: Ledger) -> JournalEvent:
+    """A session that crashed goes on in its lease's epoch, past every generation."""
+    if isinstance(record, EpochBegun):
+        return evolve(record, gen=ledger.gen.next())
+    return record
+
+
+class Pacer:
+    """
+    The port `pace`: restart intensity of one agent's runtime, kept in the journal.
+
+    A restart of the supervisor must not give a crash loop a fresh budget.
+    """
+
+    def __init__(self, journal: Journal, agent: AgentId, intensity: Intensity) -> None:
+        self._journal = journal
+        self._name = f"failures/{agent}"
+        self._intensity = intensity
+        self._failures: tuple[float, ...] = ()
+
+    async def remember(self) -> None:
+        """Read the failures before the last restart, on the clock of this one."""
+        kept = await self._journal.marked(self._name)
+        shift = trio.current_time() - time.time()
+        try:
+            self._failures = tuple(float(t) + shift for t in json.loads(kept or "[]"))
+        except (ValueError, TypeError):
+            self._failures = ()
+
+    def __call__(self, at: float) -> float | None:
+        verdict = judge(self._failures, at, self._intensity)
+        self._failures = verdict.failures
+        shift = time.time() - trio.current_time()
+        self._journal.mark(self._name, json.dumps([t + shift for t in self._failures]))
+        return verdict.wait

@@ -1,0 +1,174 @@
+"""What a session of this daemon is given: its driver, the link, the reports."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+from attrs import frozen
+
+from agentteam_protocol.approval import ApprovalOutcome, ApprovalRequest
+from agentteam_protocol.codec import from_wire, to_wire
+from agentteam_protocol.errors import (
+    RemoteProtocolError,
+    RuntimeFailure,
+    RuntimeMissing,
+)
+from agentteam_protocol.frames import AgentGranted, Progressed
+from agentteam_runtimes.driver import Capabilities, Driver, Options, SessionSpec
+from agentteam_runtimes.plugins import Plugins
+from agentteam_supervisor.daemon.config import DaemonConfig
+from agentteam_supervisor.daemon.link import Link
+from agentteam_supervisor.daemon.lock import StateDirectory
+from agentteam_supervisor.daemon.reports import status
+from agentteam_supervisor.journal.log import Journal, now
+from agentteam_supervisor.session.actor import SessionActor
+from agentteam_supervisor.session.ports import Ports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from agentteam_protocol.frames import StatusReported
+    from agentteam_runtimes.driver import Emit, Runtime
+    from agentteam_supervisor.daemon.loading import Pacer, Reporter
+    from agentteam_supervisor.session.effects import JudgeSend, Progress, ReadTarget
+    from agentteam_supervisor.session.events import HistoryRead, SendAnswered
+    from agentteam_supervisor.session.state import Session
+
+
+class NoDriver:
+    """Stands in for a driver that is not there: its agent has that problem."""
+
+    name = "none"
+
+    def __init__(self, missing: RuntimeFailure) -> None:
+        self._missing = missing
+
+    def probe(self, options: Options) -> Capabilities:
+        raise self._missing
+
+    def open(
+        self, spec: SessionSpec, resume: str | None, emit: Emit
+    ) -> AbstractAsyncContextManager[Runtime]:
+        raise self._missing
+
+
+@frozen
+class Workshop:
+    """Makes the actors of this daemon's sessions."""
+
+    config: DaemonConfig
+    state: StateDirectory
+    journal: Journal
+    plugins: Plugins
+
+    def make_actor(
+        self,
+        link: Link,
+        pacer: Pacer,
+        granted: AgentGranted,
+        session: Session,
+        reporter: Reporter,
+    ) -> SessionActor:
+        known = _Known()
+        driver, options = self._driver(granted)
+        ports = Ports(
+            agent=granted.agent,
+            driver=driver,
+            spec=self._spec(granted, options),
+            journal=self.journal,
+            probe=partial(self._probe, driver, granted, options, known),
+            now=now,
+            report=reporter.take,
+            status=known.status,
+            judge=_Services(link, granted).judge,
+            read=_Services(link, granted).read,
+            consult=_ask_people,
+            progress=_Services(link, granted).progress,
+            pace=pacer,
+        )
+        return SessionActor(session, ports, self.config.limits)
+
+    def _driver(self, granted: AgentGranted) -> tuple[Driver, Options]:
+        """Find the driver; what is wrong becomes the agent's problem at its start."""
+        try:
+            options: Options = from_wire(dict(granted.options), Options)
+            return self.plugins.load(granted.runtime), options
+        except RemoteProtocolError as exc:
+            problem = f"the agent's options are not valid: {exc}"
+            return NoDriver(RuntimeMissing(problem, "change its options")), Options()
+        except RuntimeMissing as exc:
+            return NoDriver(exc), Options()
+
+    def _spec(self, granted: AgentGranted, options: Options) -> SessionSpec:
+        directory = self.state.session(granted.agent)
+        workdir = directory / "work" if granted.workdir is None else granted.workdir
+        if granted.workdir is None:
+            (directory / "work").mkdir(exist_ok=True)
+        return SessionSpec(
+            agent_id=granted.agent,
+            agent_name=granted.name,
+            workdir=Path(workdir).expanduser(),
+            state_dir=directory,
+            model=granted.model,
+            approval_policy=granted.approval_policy,
+            options=options,
+        )
+
+    async def _probe(
+        self, driver: Driver, granted: AgentGranted, options: Options, known: _Known
+    ) -> Capabilities:
+        capabilities = await trio.to_thread.run_sync(
+            _look, driver, granted.workdir, options, abandon_on_cancel=True
+        )
+        known.capabilities = to_wire(capabilities)
+        return capabilities
+
+
+def _look(driver: Driver, workdir: str | None, options: Options) -> Capabilities:
+    if workdir is not None and not Path(workdir).expanduser().is_dir():
+        raise RuntimeMissing(
+            f"the working directory {workdir} does not exist",
+            "create it, or give the agent another one, then send again",
+        )
+    return driver.probe(options)
+
+
+class _Known:
+    """What was last heard of the runtime, to be shown while it is away."""
+
+    def __init__(self) -> None:
+        self.capabilities: Mapping[str, Any] = {}
+
+    def status(self, session: Session, run_since: str | None) -> StatusReported:
+        if session.live.capabilities is not None:
+            self.capabilities = to_wire(session.live.capabilities)
+        return status(session, run_since, self.capabilities)
+
+
+@frozen
+class _Services:
+    """The link, for one agent."""
+
+    link: Link
+    granted: AgentGranted
+
+    async def judge(self, send: JudgeSend) -> SendAnswered:
+        return await self.link.judge(send, self.granted.agent)
+
+    async def read(self, read: ReadTarget) -> HistoryRead:
+        return await self.link.read(read, self.granted.agent)
+
+    def progress(self, progress: Progress) -> None:
+        self.link.send_live(
+            Progressed(self.granted.agent, progress.run_id, progress.gen, progress.text)
+        )
+
+
+async def _ask_people(request: ApprovalRequest) -> ApprovalOutcome:
+    """A person's answer comes as a frame of the server, past this; wait to be let go."""
+    await trio.sleep_forever()
+    return ApprovalOutcome.unavailable
