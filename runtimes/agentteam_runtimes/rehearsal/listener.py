@@ -203,15 +203,7 @@ class Program:
 
     def _history(self, stage: Stage, id: Any, message: dict[str, Any]) -> None:
         with stage.changed:
-            waiting = stage.turn.waiting if stage.turn else {}
-            found = {
-                key: "surfaced"
-                if key in stage.record.surfaced
-                else "unknown"
-                if key in waiting
-                else "dropped"
-                for key in message["keys"]
-            }
+            found = {key: _outcome(stage, key) for key in message["keys"]}
         self._reply(id, items=found)
 
     def _maintain(self, stage: Stage, id: Any, message: dict[str, Any]) -> None:
@@ -290,6 +282,14 @@ class Program:
                 os._exit(0)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _outcome(stage: Stage, key: str) -> str:
+    if key in stage.record.surfaced:
+        return "surfaced"
+    turn = stage.turn
+    waits = turn is not None and (key in turn.unread or key in turn.waiting)
+    return "unknown" if waits else "dropped"
 
 
 def _is_being_cut(stage: Stage) -> bool:

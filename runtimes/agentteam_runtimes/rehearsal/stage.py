@@ -32,7 +32,8 @@ class Turn:
     def __init__(self, id: str, batch: str, bodies: dict[str, str]) -> None:
         self.id = id
         self.batch = batch
-        self.waiting = bodies  # by key, in order
+        self.unread = list(bodies)  # keys of the batch
+        self.waiting: dict[str, str] = {}  # bodies of steers by key, in order
         self.unsigned: list[str] = []  # read without a sign
         self.plan: list[Step] = []
         self.late: list[Step] = []

@@ -9,7 +9,7 @@ from agentteam_runtimes.rehearsal.player import Ended, Player
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from agentteam_runtimes.rehearsal.script import Step
     from agentteam_runtimes.rehearsal.stage import Stage, Turn
@@ -57,7 +57,8 @@ def _begin(stage: Stage, turn: Turn, player: Player) -> None:
     player.emit("turn_started", batch=turn.batch)
     player.pause(stage.config.get("surfaceMs", 0))
     with stage.changed:
-        _surface(stage, turn, player, sign=True)
+        _surface(stage, turn, player, turn.unread, sign=True)
+        turn.unread = []
 
 
 def _next_step(stage: Stage, turn: Turn, player: Player) -> Step | None:
@@ -67,25 +68,28 @@ def _next_step(stage: Stage, turn: Turn, player: Player) -> Step | None:
         turn.plan += [
             step for body in turn.waiting.values() for step in stage.plan_steer(body)
         ]
-        _surface(stage, turn, player, sign=stage.config.get("steer") != "queue")
+        sign = stage.config.get("steer") != "queue"
+        _surface(stage, turn, player, turn.waiting, sign=sign)
+        turn.waiting = {}
         turn.closing = not turn.plan
         return turn.plan.pop(0) if turn.plan else None
 
 
-def _surface(stage: Stage, turn: Turn, player: Player, *, sign: bool) -> None:
-    for key in turn.waiting:
+def _surface(
+    stage: Stage, turn: Turn, player: Player, keys: Iterable[str], *, sign: bool
+) -> None:
+    for key in keys:
         stage.record.surface(key)
-        if sign and stage.habits.take("lose", "sign") is None:
-            player.emit("surfaced", key=key)
-        elif not sign:
+        if not sign:
             turn.unsigned.append(key)
-    turn.waiting = {}
+        elif stage.habits.take("lose", "sign") is None:
+            player.emit("surfaced", key=key)
 
 
 def _tell_end(stage: Stage, turn: Turn, end: Ended) -> None:
     if stage.habits.take("lose", "end") is not None:
         return
-    items = dict.fromkeys(turn.waiting, "dropped")
+    items = dict.fromkeys([*turn.unread, *turn.waiting], "dropped")
     items |= dict.fromkeys(turn.unsigned, "surfaced")
     delay = stage.habits.take("delay", "end")
     _send_end(stage, turn, end, items, 0 if delay is None else delay.get("ms", 0))

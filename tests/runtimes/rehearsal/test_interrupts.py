@@ -132,11 +132,11 @@ async def test_a_steer_is_surfaced_at_the_next_step_boundary(tmp_path: Path) -> 
     item = entry("and one more thing")
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            steps = ({"say": "go"}, {"wait": 300}, {"say": "between"})
-            turn = await stage.begin(*steps)
-            await stage.until(Said)
+            turn = await stage.begin({"ask": "go"}, {"say": "between"})
+            asked = await stage.until(Asked)
             await stage.runtime.steer(turn, item)
             assert item.id not in {event.item for event in stage.all(Surfaced)}
+            await stage.runtime.answer(asked.ask, ApprovalOutcome.rejected)
             ended = await stage.end_of(turn)
     signs = [event for event in stage.all(Surfaced) if event.item == item.id]
     assert [(sign.turn, sign.key) for sign in signs] == [(turn, item.key)]
@@ -153,7 +153,8 @@ async def test_an_interrupt_drops_steers_that_were_not_surfaced(
     item = entry("too late")
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin({"wait": 5000})
+            turn = await stage.begin({"ask": "go"})
+            await stage.until(Asked)
             await stage.runtime.steer(turn, item)
             running = await stage.runtime.history({item.key: item.id})
             await stage.runtime.interrupt(turn)
@@ -170,11 +171,26 @@ async def test_a_queue_steer_has_no_sign_and_is_named_at_the_end(
     item = entry("quietly")
     with trio.fail_after(10):
         async with open_stage(tmp_path, steer="queue") as stage:
-            turn = await stage.begin({"wait": 100})
+            turn = await stage.begin({"ask": "go"})
+            asked = await stage.until(Asked)
             await stage.runtime.steer(turn, item)
+            await stage.runtime.answer(asked.ask, ApprovalOutcome.rejected)
             ended = await stage.end_of(turn)
     assert item.id not in {event.item for event in stage.all(Surfaced)}
     assert ended.items == {item.id: ItemOutcome.surfaced}
+
+
+async def test_a_steer_before_the_batch_is_read_waits_for_its_boundary(
+    tmp_path: Path,
+) -> None:
+    item = entry("early")
+    with trio.fail_after(10):
+        async with open_stage(tmp_path, surfaceMs=200) as stage:
+            turn = await stage.begin({"say": "first"})
+            await stage.runtime.steer(turn, item)
+            ended = await stage.end_of(turn)
+    assert [event.turn for event in stage.all(Surfaced)] == [turn, turn]
+    assert ended.text == "Heard: early"
 
 
 async def test_steers_are_refused_without_a_turn_or_the_ability(

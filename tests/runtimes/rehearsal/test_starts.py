@@ -18,6 +18,7 @@ from agentteam_protocol.errors import (
 )
 from agentteam_protocol.ids import AgentId
 from agentteam_runtimes.driver import (
+    Asked,
     Capabilities,
     EvidenceLevel,
     Interrupt,
@@ -163,7 +164,8 @@ async def test_a_resumed_process_knows_what_a_killed_one_recorded(
     read, unread = entry("read"), entry("not read")
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin({"say": "go"}, {"wait": 60_000})
+            turn = await stage.begin({"ask": "go"})
+            await stage.until(Asked)
             await stage.runtime.steer(turn, unread)
             batch = stage.all(Surfaced)[0]
             assert stage.runtime.containment is not None

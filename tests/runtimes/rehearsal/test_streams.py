@@ -34,9 +34,10 @@ MEGABYTE = 1 << 20
 
 @pytest.mark.bug("B05")
 async def test_lines_below_the_limit_are_read_however_long(tmp_path: Path) -> None:
-    sizes = (65_537, MEGABYTE + 1, 15 * MEGABYTE)
+    sizes = (65_537, MEGABYTE + 1, 20 * MEGABYTE)
+    driver = RehearsalDriver(limits=Limits(line=32 * MEGABYTE))
     with trio.fail_after(60):
-        async with open_stage(tmp_path) as stage:
+        async with open_stage(tmp_path, driver=driver) as stage:
             ended = await stage.play(
                 *({"say": "x", "times": size} for size in sizes), {"say": "short"}
             )
