@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from agentteam_protocol.approval import ApprovalOutcome, ApprovalPolicy
 
+_POLICIES = {policy.value: policy for policy in ApprovalPolicy}
 _WORDS = {outcome.value: outcome for outcome in ApprovalOutcome}
 
 
 def parse_policy(value: object) -> ApprovalPolicy:
     """Take a policy from outside; raises `TypeError` before anything is changed (R89)."""
-    if isinstance(value, str) and value in ApprovalPolicy:
-        return ApprovalPolicy(value)
+    if isinstance(value, str) and value in _POLICIES:
+        return _POLICIES[value]
     words = ", ".join(ApprovalPolicy)
     raise TypeError(f"not an approval policy: {value!r} (one of {words})")
 

@@ -36,7 +36,7 @@ from agentteam_supervisor.session.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
 
     from agentteam_protocol.approval import ApprovalOutcome
     from agentteam_protocol.ids import ItemId

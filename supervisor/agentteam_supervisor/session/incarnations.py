@@ -140,6 +140,8 @@ class Incarnation:
             opening = open_driver(self.order.resume, self._emit)
             return await stack.enter_async_context(opening), False
         except ResumeRefused:
+            # The end of the process that was asked in vain is not this one's.
+            self.exited, self._leaving = None, trio.Event()
             opening = open_driver(None, self._emit)
             return await stack.enter_async_context(opening), True
 

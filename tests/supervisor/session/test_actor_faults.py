@@ -1,0 +1,216 @@
+"""A fault ends one session, its tree included, and nobody else (B04, B08)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from attrs import frozen
+from tests.kit.memory_journal import MemoryJournal
+from tests.kit.session_bench import bench
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from agentteam_protocol.approval import ApprovalOutcome
+from agentteam_protocol.delivery import DeliveryState
+from agentteam_protocol.errors import (
+    JournalUnwritable,
+    RuntimeExited,
+    UnexpectedEvent,
+)
+from agentteam_protocol.journal import TurnEnd, TurnOutcome
+from agentteam_runtimes.driver import Asked, AskRef, Output, SubmitRefused, Surfaced
+from agentteam_supervisor.approval.service import ApprovalService, wait_for_person
+from agentteam_supervisor.session.actor import AskRefused
+from agentteam_supervisor.session.events import (
+    ApprovalAnswered,
+    IdleAwaited,
+    LeaseLost,
+    StopRequested,
+)
+from agentteam_supervisor.session.state import Phase
+
+if TYPE_CHECKING:
+    from agentteam_supervisor.session.events import Event
+
+
+@frozen
+class NotOurs:
+    """An event that the machine has no rule for."""
+
+
+async def test_event_without_a_rule_ends_its_session_after_its_tree(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as a, bench(agent="agt_2") as b:
+        await a.running()
+        await b.running()
+        nonsense: Event = NotOurs()  # type: ignore[assignment] # what must not happen
+        a.actor.feed(nonsense)
+        assert a.actor.ended
+        await wait_all_tasks_blocked()
+        assert a.driver.closed == 1
+        ((diagnostic, error),) = a.stopped
+        assert isinstance(error, UnexpectedEvent)
+        assert diagnostic.what_to_do
+        # The sibling does not notice.
+        two = b.deliver("a2")
+        await wait_all_tasks_blocked()
+        b.driver.runtime.surface(*b.driver.runtime.steered)
+        assert b.state(two) is DeliveryState.surfaced
+        assert not b.actor.ended
+
+
+async def test_driver_that_raises_what_it_may_not_ends_its_session_alone(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as a, bench(agent="agt_2") as b:
+        await b.running()
+        a.driver.gates.fail("start_turn", KeyError("a bug"))
+        a.deliver("a1")
+        await wait_all_tasks_blocked()
+        assert a.actor.ended
+        assert a.driver.closed == 1
+        assert a.actor.failure is not None
+        assert "a bug" in a.actor.failure.problem
+        assert b.session.live.phase is Phase.running
+
+
+@pytest.mark.bug("B08")
+async def test_runtime_that_dies_under_a_write_fails_its_own_turn_alone(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as a, bench(agent="agt_2") as b:
+        await b.running()
+        a.driver.gates.fail("start_turn", RuntimeExited(1, "broken pipe"))
+        one = a.deliver("a1")
+        await wait_all_tasks_blocked()
+        a.driver.runtime.exit(1, stderr_tail="assertion failed")
+        await wait_all_tasks_blocked()
+        assert a.state(one) is not DeliveryState.surfaced
+        assert not a.actor.ended
+        assert not a.stopped
+        b.driver.runtime.emit(Output(b.driver.runtime.turn, "no gap"))
+        assert b.session.live.said is not None
+
+
+@pytest.mark.bug("B04")
+async def test_log_that_is_full_stops_the_session_and_claims_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    shared = MemoryJournal()
+    people = ApprovalService()
+    people.add(wait_for_person)
+    async with (
+        bench(journal=shared, consult=people.request) as a,
+        bench(agent="agt_2") as b,
+    ):
+        await a.running()
+        ask = AskRef("1")
+        a.driver.runtime.emit(Asked(a.driver.runtime.turn, ask, "shell"))
+        await wait_all_tasks_blocked()
+        (approval,) = a.session.live.asks
+        urgent_frames = len(shared.frames)
+        shared.fill_up()
+        a.actor.feed(ApprovalAnswered(approval, ApprovalOutcome.allowed_once))
+        await wait_all_tasks_blocked()
+        # No yes without its record, and nothing was told to the server.
+        assert (ask, ApprovalOutcome.allowed_once) not in a.driver.runtime.answers
+        assert len(shared.frames) == urgent_frames
+        assert a.driver.closed == 1
+        ((diagnostic, error),) = a.stopped
+        assert "the log is not writable" in diagnostic.problem
+        assert isinstance(error, JournalUnwritable)
+        b.deliver("a1")
+        await wait_all_tasks_blocked()
+        assert b.driver.runtime.batches
+        assert not b.actor.ended
+
+
+@pytest.mark.bug("B04")
+async def test_evidence_that_cannot_be_recorded_is_not_reported(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        one = b.deliver("a1")
+        await wait_all_tasks_blocked()
+        b.journal.hold()
+        b.driver.runtime.surface()
+        b.journal.fill_up()
+        await wait_all_tasks_blocked()
+        assert b.actor.ended
+        # The held commit failed: no later record stands on it.
+        before = list(b.journal.events)
+        b.driver.runtime.emit(Surfaced(b.driver.runtime.turn, one, "k", None))  # type: ignore[arg-type] # never read
+        assert b.journal.events == before
+
+
+@pytest.mark.inv(38)
+async def test_every_caller_is_answered_when_the_session_faults(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        await b.running()
+        refused: list[str] = []
+
+        async def wait() -> None:
+            with pytest.raises(AskRefused) as caught:
+                await b.actor.ask(IdleAwaited)
+            refused.append(caught.value.error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(wait)
+            await wait_all_tasks_blocked()
+            b.driver.gates.fail("interrupt", KeyError("a bug"))
+            b.deliver("a2", urgent=True)
+        assert len(refused) == 3
+        # And so is whoever comes later.
+        with pytest.raises(AskRefused):
+            await b.actor.ask(lambda ref: StopRequested(None, ref=ref))
+
+
+async def test_lost_lease_ends_the_tree_and_reports_nothing_more(
+    autojump_clock: MockClock,
+) -> None:
+    reported: list[str] = []
+
+    def report(record: object, _: str) -> tuple[()]:
+        reported.append(type(record).__name__)
+        return ()
+
+    async with bench(report=report) as b:
+        await b.running()
+        before = len(reported)
+        b.actor.feed(LeaseLost())
+        await wait_all_tasks_blocked()
+        assert reported[before:] == []
+        assert b.journal.of(TurnEnd)
+        assert b.actor.ended
+        assert b.driver.closed == 1
+        assert b.actor.failure is None
+
+
+async def test_submit_that_wrote_nothing_is_tried_again_and_then_given_up(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        for _ in range(3):
+            b.driver.gates.fail("start_turn", SubmitRefused("busy", written=False))
+        one = b.deliver("a1")
+        await b.handle.when_idle()
+        keys = [c[1].items[0].key for c in b.driver.gates.named("start_turn")]
+        assert keys == ["dlv_a1.1", "dlv_a1.2", "dlv_a1.3"]
+        assert b.state(one) is DeliveryState.failed
+
+
+async def test_submit_that_never_answers_is_settled_not_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        b.driver.gates.hold("start_turn")
+        one = b.deliver("a1")
+        await trio.sleep(31)
+        assert b.state(one) is DeliveryState.unknown
+        ends = [e for e in b.journal.events if isinstance(e, TurnEnd)]
+        assert [e.outcome for e in ends] == [TurnOutcome.error]
