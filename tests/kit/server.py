@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h11
@@ -16,7 +17,6 @@ from agentteam_supervisor.server.config import ServerConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 
 @frozen
@@ -58,7 +58,7 @@ class RunningServer:
     async def until(self, path: str, wanted: Any) -> Any:
         """Poll until `wanted(json)` is true, and give that JSON."""
         with trio.fail_after(5):
-            while not wanted(found := await self.get(path)):
+            while not wanted(found := await self.get(path)):  # noqa: ASYNC110 - seen from outside, there is no event
                 await trio.sleep(0.005)
         return found
 

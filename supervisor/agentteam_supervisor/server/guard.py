@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 WITH_BODY = frozenset({"POST", "PATCH", "PUT"})
 
+# A refused body is read up to here; beyond it the connection just ends.
+DRAINED = 8 * 1024 * 1024
+
 
 class Guard:
     """ASGI middleware around everything."""
@@ -112,8 +115,18 @@ def _header(scope: Scope, name: bytes) -> list[str]:
 
 async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        await problem.response({"connection": "close"})(scope, receive, send)
+        await _drain(receive)
+        await problem.response()(scope, receive, send)
         return
     # Not accepted: the peer's handshake is answered with 403.
     await receive()
     await send({"type": "websocket.close", "code": 1008, "reason": problem.slug})
+
+
+async def _drain(receive: Receive) -> None:
+    """Read what the client is still sending, or it may never read the answer."""
+    read, more = 0, True
+    while more and read < DRAINED:
+        message = await receive()
+        read += len(message.get("body", b""))
+        more = message.get("more_body", False)

@@ -1,0 +1,46 @@
+"""The table of delivery states is the code, and the code is the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentteam_protocol.delivery import DeliveryState
+from agentteam_supervisor.server import lifecycle
+from agentteam_supervisor.server.lifecycle import FINAL, MOVES, moves
+
+
+def _table() -> dict[str, set[str]]:
+    rows: dict[str, set[str]] = {}
+    for line in (lifecycle.__doc__ or "").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and cells[0] in set(DeliveryState):
+            rows[cells[0]] = {t.strip() for t in cells[1].split(",") if t.strip()}
+    return rows
+
+
+@pytest.mark.parametrize("state", DeliveryState)
+def test_moves_are_those_of_the_table(state: DeliveryState) -> None:
+    assert {str(s) for s in MOVES[state]} == _table()[state]
+
+
+@pytest.mark.parametrize("state", DeliveryState)
+def test_repeated_report_moves_nothing(state: DeliveryState) -> None:
+    assert not moves(state, 1, state, 1)
+
+
+@pytest.mark.parametrize("state", DeliveryState)
+@pytest.mark.parametrize("to", DeliveryState)
+def test_report_of_an_older_attempt_moves_nothing(
+    state: DeliveryState, to: DeliveryState
+) -> None:
+    assert not moves(state, 2, to, 1)
+
+
+@pytest.mark.parametrize("state", DeliveryState)
+def test_newer_attempt_moves_all_but_what_is_final(state: DeliveryState) -> None:
+    assert moves(state, 1, DeliveryState.queued, 2) == (state not in FINAL)
+
+
+def test_final_states_are_surfaced_cancelled_and_superseded() -> None:
+    states = DeliveryState
+    assert {states.surfaced, states.cancelled, states.superseded} == FINAL

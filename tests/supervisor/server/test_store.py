@@ -1,0 +1,161 @@
+"""The store: one writer, groups of transactions, and a schema with a version."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, func, insert, select
+
+from agentteam_supervisor.server import schema
+from agentteam_supervisor.server.store import (
+    StateUnusable,
+    make_engine,
+    open_store,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentteam_supervisor.server.transaction import Tx
+
+THREADS, ROUNDS = 8, 50
+
+
+async def _created(path: Path) -> Path:
+    async with open_store(path):
+        return path
+
+
+@pytest.mark.req("R51")
+@pytest.mark.inv(11)
+async def test_compare_and_set_holds_among_eight_threads(tmp_path: Path) -> None:
+    """Fails with any other way to begin: then the read stands outside."""
+    path = await _created(tmp_path / "s.db")
+    engine = make_engine(path, "BEGIN IMMEDIATE")
+    start = threading.Barrier(THREADS)
+
+    def contend(name: int) -> None:
+        start.wait()
+        for round_ in range(ROUNDS):
+            with engine.begin() as conn:
+                count = select(func.count()).select_from(schema.meta)
+                seen = conn.execute(count).scalar()
+                key = f"{name}-{round_}"
+                conn.execute(insert(schema.meta).values(key=key, value=str(seen)))
+
+    threads = [threading.Thread(target=contend, args=(n,)) for n in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await trio.to_thread.run_sync(thread.join)
+    with engine.connect() as conn:
+        values = conn.execute(select(schema.meta.c.value)).scalars().all()
+    engine.dispose()
+    seen = [int(value) for value in values if len(value) < 12]
+    assert sorted(seen) == list(range(1, THREADS * ROUNDS + 1))
+
+
+async def test_transaction_that_raises_is_rolled_back_alone(tmp_path: Path) -> None:
+    failed = list[int]()
+    async with open_store(tmp_path / "s.db") as store, trio.open_nursery() as nursery:
+
+        async def put(number: int) -> None:
+            def work(tx: Tx) -> None:
+                tx.run(insert(schema.meta).values(key=str(number), value="x"))
+                if number % 3 == 0:
+                    raise ValueError
+
+            try:
+                await store.write(work)
+            except ValueError:
+                failed.append(number)
+
+        for number in range(30):
+            nursery.start_soon(put, number)
+    async with open_store(tmp_path / "s.db") as store:
+        keys = await store.read(lambda tx: tx.all(select(schema.meta.c.key)))
+    kept = {row["key"] for row in keys} - {"store_id"}
+    assert kept == {str(n) for n in range(30) if n % 3}
+    assert sorted(failed) == list(range(0, 30, 3))
+
+
+async def test_waiting_transactions_are_committed_together(tmp_path: Path) -> None:
+    commits = list[int]()
+    async with open_store(tmp_path / "s.db") as store, trio.open_nursery() as nursery:
+        gate = threading.Event()
+        original = store._committed
+
+        def counted(touched: set[str]) -> None:
+            commits.append(1)
+            original(touched)
+
+        assert store._writer is not None
+        store._writer._committed = counted
+
+        def first(_: Tx) -> None:
+            gate.wait(5)
+
+        nursery.start_soon(store.write, first)
+        for number in range(20):
+
+            def work(tx: Tx, number: int = number) -> None:
+                tx.run(insert(schema.meta).values(key=str(number), value="x"))
+
+            nursery.start_soon(store.write, work)
+        await trio.testing.wait_all_tasks_blocked()
+        gate.set()
+    assert len(commits) <= 3
+
+
+async def test_name_of_the_store_is_minted_once(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "s.db") as store:
+        first = store.id
+    async with open_store(tmp_path / "s.db") as store:
+        assert store.id == first
+    async with open_store(tmp_path / "other.db") as store:
+        assert store.id != first
+
+
+async def test_migrations_make_the_tables_that_the_code_has(tmp_path: Path) -> None:
+    path = await _created(tmp_path / "s.db")
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as conn:
+        context = MigrationContext.configure(conn)
+        assert context.get_current_revision() == schema.HEAD
+        assert compare_metadata(context, schema.METADATA) == []
+    engine.dispose()
+
+
+async def test_state_of_a_newer_version_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    path = await _created(tmp_path / "s.db")
+    engine = make_engine(path, "BEGIN IMMEDIATE")
+    with engine.begin() as conn:
+        conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    engine.dispose()
+    with pytest.raises(StateUnusable, match="9999") as caught:
+        await _created(path)
+    assert "install the version" in caught.value.what_to_do
+
+
+async def test_file_that_is_no_store_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.db"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(StateUnusable, match="cannot be opened") as caught:
+        await _created(path)
+    assert caught.value.what_to_do
+    assert path.read_bytes().startswith(b"not a database")
+
+
+async def test_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StateUnusable):
+        await _created(tmp_path / "file" / "s.db")
