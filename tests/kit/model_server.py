@@ -13,7 +13,7 @@ that the answer itself shows what the model was told.
 | `{"say": TEXT, "ms": N}`         | says TEXT, word by word N ms apart, or at once     |
 | `{"stream": N, "ms": M}`         | streams N words, M ms apart                        |
 | `{"run": SHELL, "yield_ms": N}`  | calls the shell tool                               |
-| `{"call": NAME, "with": {...}}`  | calls a function tool                              |
+| `{"call": NAME, "with": {...}}`  | calls a function tool, `"in"` a namespace          |
 | `{"calls": [call, ...]}`         | makes several of these calls in one response       |
 | `{"patch": TEXT}`                | calls the freeform tool `apply_patch`              |
 | `{"http": STATUS}`               | answers with an HTTP error                         |
@@ -146,8 +146,8 @@ class ModelServer:
         self._announce()
         return request
 
-    def close_request(self, request: ModelRequest, end: str, at: float) -> None:
-        request.end, request.ended_at = end, at
+    def close_request(self, request: ModelRequest, at: float) -> None:
+        request.ended_at = at
         self._announce()
 
     def _announce(self) -> None:
@@ -225,15 +225,16 @@ async def _next_event(
 async def _answer(server: ModelServer, reply: _Reply, body: dict[str, Any]) -> None:
     """Play the step, unless the client leaves first."""
     request = server.take(body, trio.current_time())
-    end = "client gone"
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, reply.stream, nursery.cancel_scope)
-            end = await _play(request, reply)
+            await _play(request, reply)
             nursery.cancel_scope.cancel()
     except* trio.BrokenResourceError:
         pass
-    server.close_request(request, end, trio.current_time())
+    if request.end == "open":
+        request.end = "client gone"
+    server.close_request(request, trio.current_time())
 
 
 async def _watch(stream: trio.SocketStream, playing: trio.CancelScope) -> None:
@@ -242,12 +243,13 @@ async def _watch(stream: trio.SocketStream, playing: trio.CancelScope) -> None:
     playing.cancel()
 
 
-async def _play(request: ModelRequest, reply: _Reply) -> str:
+async def _play(request: ModelRequest, reply: _Reply) -> None:
     step, number = request.step, request.number
     if "http" in step:
         error = {"message": "scripted failure", "type": "server_error"}
         await reply.json(step["http"], {"error": error})
-        return "refused"
+        request.end = "refused"
+        return
     await reply.begin_events()
     await reply.event("response.created", response={"id": f"resp_{number}"})
     if "hang" in step:
@@ -260,12 +262,14 @@ async def _play(request: ModelRequest, reply: _Reply) -> str:
     else:
         await _speak(reply, step, f"msg_{number}")
         if "cut" in step:
+            request.end = "cut"
             await reply.stream.aclose()
-            return "cut"
+            return
     done = {"id": f"resp_{number}", "object": "response", "status": "completed"}
     await reply.event("response.completed", response=done | {"usage": USAGE})
+    # From here on a client that leaves has its whole answer.
+    request.end = "completed"
     await reply.finish()
-    return "completed"
 
 
 async def _speak(reply: _Reply, step: Step, message: str) -> None:
@@ -312,7 +316,8 @@ def _function(call: Step) -> dict[str, str]:
         # Longer than any test: a call of the shell tool returns when its command does.
         given = {"cmd": call["run"], "yield_time_ms": call.get("yield_ms", 30_000)}
         return {"name": "exec_command", "arguments": json.dumps(given)}
-    return {"name": call["call"], "arguments": json.dumps(call.get("with", {}))}
+    named = {"name": call["call"]} | ({"namespace": call["in"]} if "in" in call else {})
+    return named | {"arguments": json.dumps(call.get("with", {}))}
 
 
 class _Reply:

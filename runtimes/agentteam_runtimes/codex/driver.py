@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0
 STOP_SECONDS = 2.0
+LAST_WORDS_SECONDS = 2.0
 
 GONE = ("no rollout found", "not found", "invalid thread id", "invalid session id")
 
@@ -94,6 +95,8 @@ class CodexDriver:
             async with trio.open_nursery() as nursery:
                 try:
                     session = await _shake_hands(spec, resume, line, contained, nursery)
+                except RuntimeExited as error:
+                    failure = await _last_words(incarnation, error)
                 except RuntimeFailure as error:
                     # Raised below, where the nursery does not make a group of it.
                     failure = error
@@ -167,7 +170,7 @@ async def _shake_hands(
 async def _open_thread(
     spec: SessionSpec, resume: str | None, connection: Connection
 ) -> str:
-    params = _thread_settings(spec)
+    params = thread_settings(spec)
     if resume is None:
         opened = await connection.call(wire.THREAD_START, params)
     else:
@@ -183,7 +186,7 @@ async def _open_thread(
     return thread
 
 
-def _thread_settings(spec: SessionSpec) -> JsonObject:
+def thread_settings(spec: SessionSpec) -> JsonObject:
     """
     Say how the thread may act; the agent's `config` wins over our defaults.
 
@@ -199,6 +202,14 @@ def _thread_settings(spec: SessionSpec) -> JsonObject:
     }
     model = spec.model or config.get("model")
     return settings | ({"model": model} if model else {})
+
+
+async def _last_words(incarnation: Incarnation, known: RuntimeExited) -> RuntimeExited:
+    """Wait for what it wrote to stderr: a broken pipe is noticed before that is read."""
+    with trio.move_on_after(LAST_WORDS_SECONDS):
+        end = await incarnation.wait()
+        return RuntimeExited(end.returncode, end.stderr_tail)
+    return known
 
 
 async def _stop(incarnation: Incarnation) -> None:
