@@ -62,12 +62,12 @@ class RehearsalDriver:
         return Capabilities(
             version=wire.VERSION,
             steer=Steer(config.get("steer", "ack")),
-            interrupt=Interrupt.turn,
-            evidence=EvidenceLevel.recorded,
+            interrupt=Interrupt(config.get("interrupt", "turn")),
+            evidence=EvidenceLevel(config.get("evidence", "recorded")),
             approval_cancel=True,
-            resume=True,
-            batch_input=True,
-            tools=True,
+            resume=config.get("resume", True),
+            batch_input=config.get("batchInput", True),
+            tools=config.get("tools", True),
             leaves_children_after_interrupt=not config.get("killChildren", False),
             maintenance=True,
         )

@@ -119,12 +119,9 @@ class Program:
             else:
                 raise Refused("unknown", f"no such request: {op}")
         except Refused as refusal:
-            error = {
-                "code": refusal.code,
-                "message": str(refusal),
-                "named": refusal.named,
-            }
-            self._reply(id, error=error)
+            self._reply_error(id, refusal)
+        except OSError as exc:
+            self._reply_error(id, Refused("unwritable", f"no record is kept: {exc}"))
 
     def _hello(self, message: dict[str, Any]) -> None:
         config: dict[str, Any] = message.get("config") or {}
@@ -196,6 +193,8 @@ class Program:
             return
         with stage.changed:
             self._refuse(stage, "interrupt")
+            if stage.config.get("interrupt") == "none":
+                raise Refused("unsupported", "this session takes no interrupt")
             self._active(stage, message.get("turn")).interrupted = True
             # Still locked: what was asked for comes after the answer.
             self._acknowledge(stage, id)
@@ -225,8 +224,7 @@ class Program:
             if not aborted:
                 stage.maintaining = None
         if aborted:
-            error = {"code": "aborted", "message": "aborted", "named": None}
-            self._reply(id, error=error)
+            self._reply_error(id, Refused("aborted", "the task was aborted"))
         else:
             self._reply(id, text="compacted")
 
@@ -261,6 +259,14 @@ class Program:
     def _reply(self, id: Any, **fields: Any) -> None:
         self._outlet.send("reply", id=id, **fields)
 
+    def _reply_error(self, id: Any, refusal: Refused) -> None:
+        error = {
+            "code": refusal.code,
+            "message": str(refusal),
+            "named": refusal.named,
+        }
+        self._reply(id, error=error)
+
     def _wake(self) -> None:
         os.write(self._wake_write, b"!")
 
@@ -285,6 +291,8 @@ class Program:
 
 
 def _outcome(stage: Stage, key: str) -> str:
+    if stage.config.get("evidence") == "none":
+        return "unknown"
     if key in stage.record.surfaced:
         return "surfaced"
     turn = stage.turn

@@ -30,13 +30,15 @@ class Record:
         self._fd = -1
 
     def open(self, *, resume: bool) -> None:
-        """Open the file of the session, or make it; raises `NoSession`."""
+        """Open the file of the session, or make it; raises `NoSession`, `OSError`."""
         if not _is_name(self.session):
             raise NoSession(self.session)
         flags = os.O_RDWR | os.O_APPEND | (0 if resume else os.O_CREAT | os.O_EXCL)
         try:
             self._fd = os.open(self._path, flags | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
+            if not resume:
+                raise
             raise NoSession(self.session) from None
         if resume:
             self._fold()

@@ -3,7 +3,8 @@ The script of a turn: bodies become checked steps. Standard library only.
 
 A body whose first line starts with `#do ` carries a JSON list of steps on that line.
 Lines in square brackets above it (the header of a group target, a notice of the
-daemon) are passed over. Any other body is answered with `Heard: BODY`.
+daemon) are passed over. Any other body is answered with `Heard: BODY`. What a steer's
+body asks for is played after what is left of the turn.
 
 | step                                 | does                                          |
 |--------------------------------------|-----------------------------------------------|

@@ -50,7 +50,9 @@ class RehearsalSession:
             raise SubmitRefused(
                 refused.message, written=False, code=refused.code
             ) from refused
-        return TurnRef(str(reply["turn"]))
+        if not isinstance(reply.get("turn"), str):
+            raise SubmitRefused("the answer names no turn", written=True)
+        return TurnRef(reply["turn"])
 
     async def steer(self, turn: TurnRef, item: InputItem) -> None:
         self._conversation.reading.expect([item])
@@ -92,8 +94,11 @@ class RehearsalSession:
 
     async def history(self, keys: Mapping[str, ItemId]) -> Mapping[ItemId, ItemOutcome]:
         reply = await self._conversation.ask(wire.HISTORY, {"keys": list(keys)})
-        found = cast("dict[str, object]", reply.get("items", {}))
-        return {item: outcome_of(found.get(key)) for key, item in keys.items()}
+        found = reply.get("items")
+        if not isinstance(found, dict):
+            return {}
+        outcomes = cast("dict[str, object]", found)
+        return {item: outcome_of(outcomes.get(key)) for key, item in keys.items()}
 
     async def maintain(self, task: str) -> str:
         """Run it; if cancelled, the program is told to stop before this returns."""

@@ -80,6 +80,8 @@ def _surface(
 ) -> None:
     for key in keys:
         stage.record.surface(key)
+        if stage.config.get("evidence") == "none":
+            continue
         if not sign:
             turn.unsigned.append(key)
         elif stage.habits.take("lose", "sign") is None:

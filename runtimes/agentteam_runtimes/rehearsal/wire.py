@@ -28,6 +28,9 @@ wrong with it; the rest is checked here.
 |                | `raw` a banner, `stderr`, `exit`, `die`, `deaf` as anywhere;       |
 |                | `late` counts from `ready`                                        |
 | `steer`        | `ack` (default), `queue` (no sign when it is read), `none`         |
+| `interrupt`    | `turn` (default), `none`: each one is refused                      |
+| `evidence`     | `recorded` (default), `none`: no sign of anything, no history      |
+| `resume`, `batchInput`, `tools` | false: only declared so, for the caller to keep   |
 | `surfaceMs`    | how long after `turn_started` the batch is surfaced               |
 | `turnAck`      | `after`: a turn is only answered once it has ended                |
 | `killChildren` | true: an interrupt ends the shell of a running tool               |
@@ -57,11 +60,21 @@ INTERRUPT = "interrupt"
 HISTORY = "history"
 MAINTAIN = "maintain"
 
-STEERS = ("ack", "queue", "none")
+CHOICES = {
+    "steer": ("ack", "queue", "none"),
+    "interrupt": ("turn", "none"),
+    "evidence": ("recorded", "none"),
+    "turnAck": ("before", "after"),
+}
 CONFIG: dict[str, type | tuple[type, ...]] = {
     "script": list,
     "start": list,
     "steer": str,
+    "interrupt": str,
+    "evidence": str,
+    "resume": bool,
+    "batchInput": bool,
+    "tools": bool,
     "surfaceMs": (int, float),
     "turnAck": str,
     "killChildren": bool,
@@ -144,5 +157,6 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise RuntimeRefused(f"options.config has no {key}; it has {known}")
         if not isinstance(value, wanted):
             raise RuntimeRefused(f"options.config.{key} cannot be {value!r}")
-    if config.get("steer", "ack") not in STEERS:
-        raise RuntimeRefused(f"options.config.steer is one of {', '.join(STEERS)}")
+        if key in CHOICES and value not in CHOICES[key]:
+            choices = ", ".join(CHOICES[key])
+            raise RuntimeRefused(f"options.config.{key} is one of {choices}")

@@ -16,12 +16,13 @@ from agentteam_protocol.errors import (
     RuntimeRefused,
     RuntimeTooSlow,
 )
-from agentteam_protocol.ids import AgentId
+from agentteam_protocol.ids import AgentId, ItemId
 from agentteam_runtimes.driver import (
     Asked,
     Capabilities,
     EvidenceLevel,
     Interrupt,
+    InterruptRefused,
     ItemOutcome,
     Noticed,
     Options,
@@ -30,6 +31,7 @@ from agentteam_runtimes.driver import (
     SessionSpec,
     Steer,
     Surfaced,
+    TurnStatus,
 )
 from agentteam_runtimes.rehearsal import script, wire
 from agentteam_runtimes.rehearsal.driver import RehearsalDriver
@@ -57,6 +59,48 @@ def test_capabilities_are_declared_by_the_config() -> None:
     )
     other = driver.probe(Options(config={"steer": "none", "killChildren": True}))
     assert (other.steer, other.leaves_children_after_interrupt) == (Steer.none, False)
+
+
+@pytest.mark.req("R65")
+def test_less_is_declared_when_the_config_says_so() -> None:
+    config = {
+        "interrupt": "none",
+        "evidence": "none",
+        "resume": False,
+        "batchInput": False,
+        "tools": False,
+    }
+    can = RehearsalDriver().probe(Options(config=config))
+    assert (can.interrupt, can.evidence) == (Interrupt.none, EvidenceLevel.none)
+    assert (can.resume, can.batch_input, can.tools) == (False, False, False)
+
+
+@slow
+async def test_without_evidence_and_interrupt_it_gives_neither(tmp_path: Path) -> None:
+    with trio.fail_after(10):
+        async with open_stage(tmp_path, evidence="none", interrupt="none") as stage:
+            turn = await stage.begin({"wait": 100})
+            with pytest.raises(InterruptRefused):
+                await stage.runtime.interrupt(turn)
+            ended = await stage.end_of(turn)
+            found = await stage.runtime.history({"key": ItemId("item")})
+    assert ended.status is TurnStatus.completed
+    assert (stage.all(Surfaced), ended.items) == ([], {})
+    assert found == {"item": ItemOutcome.unknown}
+
+
+@slow
+async def test_a_missing_directory_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with trio.fail_after(10):
+        with pytest.raises(RuntimeMissing):
+            async with open_stage(tmp_path / "nowhere"):
+                raise AssertionError
+    spec = SessionSpec(AgentId("agt_1"), "demo", tmp_path, tmp_path / "nowhere")
+    with trio.fail_after(10):
+        with pytest.raises(RuntimeRefused, match="no record is kept") as refused:
+            async with RehearsalDriver().open(spec, None, Stage(spec).emit):
+                raise AssertionError
+    assert not isinstance(refused.value, ResumeRefused)
 
 
 @pytest.mark.parametrize(
