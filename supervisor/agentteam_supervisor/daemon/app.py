@@ -8,10 +8,10 @@ supervisor left alive was ended.
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-import structlog
 import trio
 from attrs import evolve
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentteam_supervisor.daemon.seat import Actor, Done
     from agentteam_supervisor.session.state import Session
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def run_daemon(
@@ -55,7 +55,7 @@ async def run_daemon(
     with owned(config.state_dir) as state:
         async with open_journal(state.journal) as journal:
             if journal.salvage is not None:
-                _log.error("journal was damaged", salvage=journal.salvage)
+                _log.error("the journal was damaged: %s", journal.salvage)
             loaded = await _load_all(journal)
             await _end_old_trees(loaded)
             daemon = await _Daemon.prepare(config, state, journal, loaded, server_url)
@@ -82,7 +82,7 @@ async def _end_old_tree(agent: AgentId, identity: str) -> None:
     swept = await end_tree(tree)
     if swept.survivors:
         left = [str(process) for process in swept.survivors]
-        _log.error("processes of an earlier run are alive", agent=agent, left=left)
+        _log.error("processes of an earlier run of %s are alive: %s", agent, left)
 
 
 class _Daemon:

@@ -9,11 +9,11 @@ nothing, and repeats nothing but frames whose handlers know them again.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import structlog
 import trio
 from attrs import define, field, frozen
 from trio_websocket import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from agentteam_supervisor.session.events import HistoryRead, SendAnswered
 
 T = TypeVar("T")
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 # The second argument is called once the frame's effects are in the journal's hands.
 Handle = Callable[[Frame, Callable[[], None]], None]
@@ -79,6 +79,7 @@ class LinkLimits:
     close: float = 2.0
     beat: float = 15.0
     answer: float = 30.0
+    refusals: int = 5
     batch: int = 512
     message: int = 16 << 20
 
@@ -123,6 +124,7 @@ class Link:
         self._work = trio.Event()
         self._changed = trio.Event()
         self._greeted = trio.Event()
+        self._refusals = 0
         journal.watch(self._stir)
 
     @property
@@ -202,11 +204,20 @@ class Link:
             began = trio.current_time()
             try:
                 await self._connect()
+            except LinkRefused as exc:
+                if not self._tolerated():
+                    raise
+                _log.warning("%s", exc)
             except (HandshakeError, ConnectionClosed, OSError) as exc:
-                _log.info("link is down", url=self._url, reason=repr(exc))
+                _log.info("the link to %s is down: %r", self._url, exc)
             except (RemoteProtocolError, JournalUnwritable) as exc:
-                _log.warning("link broke", url=self._url, reason=str(exc))
+                _log.warning("the link to %s broke: %s", self._url, exc)
             await trio.sleep(pause.after(trio.current_time() - began))
+
+    def _tolerated(self) -> bool:
+        """A server that knew us may be going down, or be slow to see that we left."""
+        self._refusals += 1
+        return self._greeted.is_set() and self._refusals <= self._limits.refusals
 
     async def _connect(self) -> None:
         async with open_websocket_url(
@@ -228,6 +239,7 @@ class Link:
         async with trio.open_nursery() as nursery:
             self._scope = nursery.cancel_scope
             self._greeted.set()
+            self._refusals = 0
             for send, agent in self._to_ask.items():
                 self.send_live(SendAsked(send, agent))
             self._to_ask.clear()
@@ -278,7 +290,7 @@ class Link:
             try:
                 message = await socket.get_message()
             except ConnectionClosed as exc:
-                _log.info("link closed", url=self._url, reason=str(exc.reason))
+                _log.info("the link to %s was closed: %s", self._url, exc.reason)
                 return
             self._take(decode_envelope(message), inbound)
 
@@ -329,7 +341,7 @@ class Link:
         if commit.error is None:
             self._stir()
         elif self._scope is not None:
-            _log.warning("link starts over", reason=commit.error)
+            _log.warning("the link starts over: %s", commit.error)
             self._scope.cancel()
 
     # --- writing ---------------------------------------------------------------------
@@ -371,7 +383,7 @@ class Link:
             except ConnectionClosed:
                 return
             except trio.TooSlowError:
-                _log.info("link is silent", url=self._url)
+                _log.info("the link to %s is silent", self._url)
                 if self._scope is not None:
                     self._scope.cancel()
 

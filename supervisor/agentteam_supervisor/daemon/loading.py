@@ -58,7 +58,7 @@ async def reopen(
     Raises `JournalUnwritable`: then nothing was begun.
     """
     journal.reopen(agent)
-    fresh = epoch > reporter.ledger.gen.epoch
+    fresh = epoch > reporter.ledger.gen.epoch or journal.last(agent) == 0
     records = [
         record if fresh else _continued(record, reporter.ledger)
         for record in repair(reporter.ledger, epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from agentteam_protocol.delivery import Diagnostic
     from agentteam_protocol.frames import StatusReported
+    from agentteam_protocol.ids import AgentId
     from agentteam_runtimes.driver import Emit, Runtime
     from agentteam_supervisor.daemon.loading import Pacer, Reporter
     from agentteam_supervisor.session.effects import JudgeSend, Progress, ReadTarget
     from agentteam_supervisor.session.events import HistoryRead, SendAnswered
     from agentteam_supervisor.session.state import Session
+
+
+_log = logging.getLogger(__name__)
 
 
 class NoDriver:
@@ -89,6 +95,7 @@ class Workshop:
             consult=_ask_people,
             progress=_Services(link, granted).progress,
             pace=pacer,
+            stopped=partial(_log_end, granted.agent),
         )
         return SessionActor(session, ports, self.config.limits)
 
@@ -166,6 +173,10 @@ class _Services:
         self.link.send_live(
             Progressed(self.granted.agent, progress.run_id, progress.gen, progress.text)
         )
+
+
+def _log_end(agent: AgentId, failure: Diagnostic, error: BaseException | None) -> None:
+    _log.error("the session of %s ended: %s", agent, failure.problem, exc_info=error)
 
 
 async def _ask_people(request: ApprovalRequest) -> ApprovalOutcome:

@@ -258,6 +258,9 @@ def _turn_end(r: _Report, e: j.TurnEnd) -> None:
 
 
 def _delivery_changed(r: _Report, e: j.DeliveryChanged) -> None:
+    evidence = e.evidence
+    if evidence is not None and not evidence.at:
+        evidence = evolve(evidence, at=r.at)
     r.frames.append(
         DeliveryReported(
             delivery=e.delivery,
@@ -265,7 +268,7 @@ def _delivery_changed(r: _Report, e: j.DeliveryChanged) -> None:
             state=e.state,
             attempt=e.attempt,
             gen=e.gen,
-            evidence=e.evidence,
+            evidence=evidence,
             diagnostic=e.diagnostic,
             note=e.note,
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-import structlog
 import trio
 
 from agentteam_protocol.delivery import Diagnostic
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentteam_supervisor.daemon.loading import Reporter
     from agentteam_supervisor.journal.log import Journal
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 MAX_ENTRIES = 1000
 
@@ -126,7 +126,7 @@ class Roster:
         if seat is not None:
             seat.take(frame, done)
             return
-        _log.warning("frame for an unknown agent", agent=frame.agent, frame=frame)
+        _log.warning("a frame came for an agent that is not ours: %s", frame.agent)
         if frames := undeliverable(frame, _UNKNOWN):
             self._journal.send(frames)
         done()

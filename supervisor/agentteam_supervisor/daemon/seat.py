@@ -7,14 +7,15 @@ intensity; past that the agent has a problem, and its input is answered honestly
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-import structlog
 import trio
 from attrs import evolve
 
+from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.control import ControlAction
 from agentteam_protocol.delivery import Diagnostic
 from agentteam_protocol.errors import JournalUnwritable
@@ -36,6 +37,7 @@ from agentteam_supervisor.daemon.translation import (
 from agentteam_supervisor.session.events import (
     DisposeRequested,
     Event,
+    IdleAwaited,
     LeaseLost,
     Loaded,
     PolicyChosen,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from agentteam_supervisor.journal.log import Journal
     from agentteam_supervisor.session.effects import Reply
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 # Input that waits while a session is being loaded.
 MAX_WAITING = 1000
@@ -105,6 +107,7 @@ class Seat:
         self._failure: Diagnostic | None = None
         self._leaving: Leave | None = None
         self._left = trio.Event()
+        self._renewing = False
         self._wanted = trio.Event()
         self.over = trio.Event()
 
@@ -158,8 +161,23 @@ class Seat:
         self._wanted.set()
         if granted.epoch > before.epoch:
             self._feed_actor(LeaseLost())
-        elif granted.approval_policy != before.approval_policy:
+            return
+        if granted.approval_policy != before.approval_policy:
             self._feed_actor(PolicyChosen(granted.approval_policy))
+        if _settings(granted) != _settings(before):
+            self._renew()
+
+    def _renew(self) -> None:
+        """Begin anew with the new settings, once nothing runs."""
+        actor = self.actor
+        if actor is None:
+            return
+
+        def idle(_: Reply) -> None:
+            self._renewing = True
+            actor.feed(ShutdownRequested())
+
+        actor.feed(IdleAwaited(actor.expect(idle)))
 
     def leave(self, event: Leave) -> None:
         """End the session for good; `over` is set when it has ended."""
@@ -197,17 +215,18 @@ class Seat:
 
     async def _once(self) -> None:
         """Load the session and run it until it ends; then the pause, if it failed."""
-        epoch = self.granted.epoch
+        epoch, self._renewing = self.granted.epoch, False
         try:
             failure = await self._live()
         except JournalUnwritable as exc:
             failure = Diagnostic(f"the log is not writable: {exc}", _MEND)
         except Exception as exc:
             # The supervising boundary: what is wrong with one agent stays its own.
-            _log.exception("session cannot be opened", agent=self.granted.agent)
+            _log.exception("the session of %s cannot be opened", self.granted.agent)
             failure = Diagnostic(f"the session cannot be opened: {exc!r}", _REPORT)
         self.actor = None
-        if failure is None and self._leaving is None and epoch == self.granted.epoch:
+        ours = self._leaving or self._renewing or epoch != self.granted.epoch
+        if failure is None and not ours:
             failure = Diagnostic("the session ended by itself", _REPORT)
         if failure is not None:
             self._failure = failure
@@ -247,7 +266,7 @@ class Seat:
             actor.feed(self._leaving)
 
     async def _pause(self, failure: Diagnostic) -> None:
-        _log.error("session failed", agent=self.granted.agent, problem=failure.problem)
+        _log.error("the session of %s failed: %s", self.granted.agent, failure.problem)
         verdict = judge(self._failures, trio.current_time(), self._intensity)
         self._failures = verdict.failures
         wait = verdict.wait
@@ -284,6 +303,13 @@ class Seat:
     def _tell(self, failure: Diagnostic) -> None:
         told = notice(self.granted.agent, failure.problem, failure.what_to_do)
         self._journal.send([told])
+
+
+def _settings(granted: AgentGranted) -> AgentGranted:
+    """Leave out what a live session takes over, or does not care for."""
+    return evolve(
+        granted, epoch=0, approval_policy=ApprovalPolicy.ask, frontiers={}, name=""
+    )
 
 
 def _wakes(frame: Frame) -> bool:
