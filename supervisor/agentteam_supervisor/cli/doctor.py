@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 import click
@@ -68,47 +67,36 @@ def _python() -> Check:
 
 
 def _containment() -> Check:
-    """Say which level of process ownership holds here (DESIGN section 8)."""
-    if sys.platform != "linux":
-        return Check(
-            "containment",
-            "warn",
-            say(
-                "process groups and tree walks: a tool that hides may outlive its run",
-                "进程组与进程树：刻意隐藏的工具进程可能残留",
-            ),
+    """Say which level of process ownership holds here."""
+    from agentteam_runtimes.containment import containment_level
+
+    level = containment_level()
+    if level == "group":
+        detail = say(
+            "group: a tool that hides from its process group may outlive its run",
+            "group：脱离进程组的工具进程可能残留",
         )
-    return Check(
-        "containment",
-        "ok",
-        say(
-            "a warden per runtime process; nothing it starts outlives it",
-            "每个运行时进程都有看护进程，其子进程不会残留",
-        ),
+        return Check("containment", "warn", detail)
+    detail = say(
+        f"{level}: nothing that a runtime starts outlives it",
+        f"{level}：运行时启动的进程不会残留",
     )
+    return Check("containment", "ok", detail)
 
 
 def _runtimes() -> Iterator[Check]:
-    for entry in sorted(entry_points(group="agentteam.runtimes"), key=_name):
-        yield _runtime(entry)
-
-
-def _name(entry: EntryPoint) -> str:
-    return entry.name
-
-
-def _runtime(entry: EntryPoint) -> Check:
     from agentteam_protocol.errors import RuntimeFailure
     from agentteam_runtimes.driver import Options
+    from agentteam_runtimes.plugins import find_plugins
 
-    name = f"runtime {entry.name}"
-    try:
-        capabilities = entry.load()().probe(Options())
-    except (ImportError, AttributeError, TypeError) as exc:
-        return Check(name, "bad", f"{entry.value}: {exc}")
-    except RuntimeFailure as exc:
-        return Check(name, "warn", str(exc))
-    return Check(name, "ok", str(capabilities.version))
+    plugins = find_plugins()
+    for name in plugins.names:
+        try:
+            capabilities = plugins.load(name).probe(Options())
+        except RuntimeFailure as exc:
+            yield Check(f"runtime {name}", "warn", str(exc))
+        else:
+            yield Check(f"runtime {name}", "ok", capabilities.version)
 
 
 def _state_dir(directory: Path) -> Check:

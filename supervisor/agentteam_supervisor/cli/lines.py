@@ -13,9 +13,10 @@ SETTLED = frozenset(
 )
 
 
-def message_line(message: dict[str, Any]) -> str:
+def message_line(message: dict[str, Any], target: str) -> str:
+    """`target` is what the person calls it."""
     author = part(message, "author")
-    head = f"[{message['target']} {message['targetSeq']}] {author.get('name', '?')}"
+    head = f"[{target} {message['targetSeq']}] {author.get('name', '?')}"
     return f"{head}: {clean(str(message['body']))}"
 
 

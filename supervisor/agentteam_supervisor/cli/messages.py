@@ -47,4 +47,4 @@ def messages(
         print_json(found)
         return
     for message in found["messages"]:
-        click.echo(message_line(message))
+        click.echo(message_line(message, target))

@@ -47,21 +47,21 @@ def send(
         message = client.at_target(
             target, lambda path: client.post(f"{path}/messages", wanted)
         )
-        _print_sent(message, as_json)
+        _print_sent(message, target, as_json)
         if wait:
             for delivery in message["deliveries"]:
                 _print_settled(settled(client, delivery, timeout), as_json)
         if follow:
-            _print_reply(reply_to(message, events), as_json)
+            _print_reply(reply_to(message, events), target, as_json)
 
 
-def _print_sent(message: dict[str, Any], as_json: bool) -> None:
+def _print_sent(message: dict[str, Any], target: str, as_json: bool) -> None:
     if as_json:
         print_json(message)
     else:
         click.echo(
             say(f"sent {message['id']}", f"已发送 {message['id']}")
-            + f" ({message['target']} {message['targetSeq']})"
+            + f" ({target} {message['targetSeq']})"
         )
 
 
@@ -106,8 +106,8 @@ def reply_to(message: dict[str, Any], events: EventStream) -> dict[str, Any]:
     raise AssertionError("unreachable: the stream ends by raising")
 
 
-def _print_reply(message: dict[str, Any], as_json: bool) -> None:
+def _print_reply(message: dict[str, Any], target: str, as_json: bool) -> None:
     if as_json:
         print_json(message)
     else:
-        click.echo(message_line(message))
+        click.echo(message_line(message, target))

@@ -7,7 +7,7 @@ import os
 import signal
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 import trio
@@ -16,11 +16,13 @@ from agentteam_protocol.errors import AgentTeamError
 from agentteam_supervisor.cli.client import Client
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.first_start import make_agents
+from agentteam_supervisor.cli.logs import log_to_stderr
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import connect
 from agentteam_supervisor.cli.server_record import ServerRecord, announced
 from agentteam_supervisor.cli.speech import say
 from agentteam_supervisor.cli.state_dir import locked, prepare
+from agentteam_supervisor.session.faults import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -45,6 +47,7 @@ def run_here(
                 inner.cancel_scope.cancel()
             outer.cancel_scope.cancel()
 
+    log_to_stderr(as_json)
     prepare(directory)
     with locked(directory, "server"):
         _run(both)
@@ -57,6 +60,7 @@ def run_server_alone(directory: Path, port: int, as_json: bool) -> None:
             await _ready(directory, url, as_json, stopped)
             nursery.cancel_scope.cancel()
 
+    log_to_stderr(as_json)
     prepare(directory)
     with locked(directory, "server"):
         _run(server)
@@ -77,6 +81,7 @@ def run_daemon_alone(directory: Path, url: str | None, as_json: bool) -> None:
             await stopped.wait()
             nursery.cancel_scope.cancel()
 
+    log_to_stderr(as_json)
     prepare(directory)
     _run(daemon)
 
@@ -144,11 +149,7 @@ def _known_faults() -> Generator[None]:
         known, unknown = group.split((AgentTeamError, CommandFailed))
         if known is None or unknown is not None:
             raise
-        raise _sentence(known) from group
-
-
-def _sentence(group: BaseExceptionGroup[Any]) -> CommandFailed:
-    first = group.exceptions[0]
-    if isinstance(first, BaseExceptionGroup):
-        return _sentence(cast("BaseExceptionGroup[Any]", first))
-    return first if isinstance(first, CommandFailed) else CommandFailed(str(first))
+        first = first_of(known)
+        if isinstance(first, CommandFailed):
+            raise first from group
+        raise CommandFailed(str(first)) from group

@@ -8,29 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentteam_supervisor.cli.json_object import part
-from agentteam_supervisor.cli.lines import (
-    activity_line,
-    approval_line,
-    delivery_line,
-    message_line,
-)
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import connect, server_options
-from agentteam_supervisor.cli.speech import say
+from agentteam_supervisor.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
+    from agentteam_supervisor.cli.client import Client
     from agentteam_supervisor.cli.event_stream import Event
-
-STYLES = {
-    "message": "bold",
-    "delivery": "dim",
-    "activity": "cyan",
-    "approval": "yellow",
-    "gap": "red",
-}
+    from agentteam_supervisor.cli.screen import Write
 
 
 @click.command()
@@ -47,18 +34,22 @@ def watch(
     """Follow what happens to all agents, or to AGENT."""
     from agentteam_supervisor.cli.client import segment
 
-    printer = _json_event if as_json else _line_printer()
-    with connect(state_dir, url) as client:
+    with connect(state_dir, url) as client, client.events() as events:
         of = client.get(f"/api/agents/{segment(agent)}") if agent else None
-        with client.events() as events:
-            seen = 0
+        screen = None if as_json else Screen(_writer(), _names(client))
+        seen = 0
+        try:
             for event in events:
                 if of is not None and not concerns(event, of):
                     continue
-                printer(event)
-                seen += 1
+                seen += _json_event(event) if screen is None else screen.show(event)
                 if seen == limit:
                     return
+        except KeyboardInterrupt:
+            return  # the way to end it, so no failure
+        finally:
+            if screen is not None:
+                screen.end_line()
 
 
 def concerns(event: Event, agent: dict[str, Any]) -> bool:
@@ -69,8 +60,7 @@ def concerns(event: Event, agent: dict[str, Any]) -> bool:
             return bool(data.get("id") == agent["id"])
         case "message":
             mine = {d["agentId"] for d in data.get("deliveries", ())}
-            author = part(data, "author")
-            wrote = author == {"kind": "agent", "name": agent["name"]}
+            wrote = part(data, "author") == {"kind": "agent", "name": agent["name"]}
             return wrote or agent["id"] in mine
         case "delivery" | "activity" | "approval":
             return bool(data.get("agentId") == agent["id"])
@@ -78,37 +68,22 @@ def concerns(event: Event, agent: dict[str, Any]) -> bool:
             return True
 
 
-def _json_event(event: Event) -> None:
+def _json_event(event: Event) -> bool:
     print_json({"event": event.name, "id": event.id, "data": event.data})
+    return True
 
 
-def event_line(event: Event) -> str:
-    match event.name:
-        case "message":
-            return message_line(event.data)
-        case "delivery":
-            return delivery_line(event.data)
-        case "activity":
-            return activity_line(event.data)
-        case "approval":
-            return approval_line(event.data)
-        case "agent":
-            return f"{event.data.get('name')}: {event.data.get('status')}"
-        case "gap":
-            return say(
-                "(some events were missed; `agentteam messages` has the messages)",
-                "（有事件遗漏；消息请用 `agentteam messages` 查看）",
-            )
-        case name:
-            return name
+def _names(client: Client) -> dict[str, str]:
+    """Learn what agents and targets are called."""
+    agents = client.get("/api/agents", limit=1000)["agents"]
+    targets = client.get("/api/targets", limit=1000)["targets"]
+    return {str(thing["id"]): str(thing["name"]) for thing in [*agents, *targets]}
 
 
-def _line_printer() -> Callable[[Event], None]:
+def _writer() -> Write:
     if not sys.stdout.isatty():
-        return lambda event: click.echo(event_line(event))
+        return lambda text, _: click.echo(text, nl=False)
     from rich.console import Console  # slow import, only for a terminal
 
-    console = Console(highlight=False, markup=False)
-    return lambda event: console.print(
-        event_line(event), style=STYLES.get(event.name, "")
-    )
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    return lambda text, style: console.print(text, style=style, end="")

@@ -40,7 +40,7 @@ def test_send_carries_no_policy(api: ApiServer, run: Run) -> None:
     api.answer("POST /api/targets/@demo/messages", message())
     result = run("send", "@demo", "urgent! 停一下", "--url", api.url)
     assert result.exit_code == 0, result.output
-    assert result.stdout == "sent msg_7 (tgt_1 7)\n"
+    assert result.stdout == "sent msg_7 (@demo 7)\n"
     (post,) = api.seen("POST /api/targets/@demo/messages")
     assert post.body == {"body": "urgent! 停一下"}
 
@@ -94,7 +94,7 @@ def test_follow_prints_the_reply_and_nobody_elses(api: ApiServer, run: Run) -> N
     )
     result = run("send", "@demo", "hi", "--follow", "--url", api.url)
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[1:] == ["[tgt_1 9] ann: the?[2J reply"]
+    assert result.stdout.splitlines()[1:] == ["[@demo 9] ann: the?[2J reply"]
 
 
 def test_messages_shows_the_newest_ones(api: ApiServer, run: Run) -> None:
@@ -103,8 +103,8 @@ def test_messages_shows_the_newest_ones(api: ApiServer, run: Run) -> None:
     api.answer(call, {"messages": [], "head": 7}, page)
     result = run("messages", "@demo", "--limit", "2", "--url", api.url)
     assert result.stdout.splitlines() == [
-        "[tgt_1 6] ann: hello",
-        "[tgt_1 7] ann: hello",
+        "[@demo 6] ann: hello",
+        "[@demo 7] ann: hello",
     ]
     assert api.seen(call)[-1].query == "after=5&limit=2"
 

@@ -183,16 +183,28 @@ def test_approvals_shows_what_is_asked_and_how_to_answer(
     ]
 
 
-def test_watch_shows_one_agent_only(api: ApiServer, run: Run) -> None:
+def test_watch_shows_one_agent_only_and_lets_its_words_flow(
+    api: ApiServer, run: Run
+) -> None:
     api.answer("GET /api/agents/demo", AGENT)
+    api.answer("GET /api/agents", {"agents": [AGENT]})
+    api.answer("GET /api/targets", {"targets": [{"id": "tgt_1", "name": "@demo"}]})
     api.emit("s.1", "activity", {**line("notice", "no"), "agentId": "agt_2"})
     api.emit("s.2", "activity", line("started", "Working"))
+    api.emit("", "activity", line("progress", "one "))
+    api.emit("", "activity", line("progress", "two\x1b[2J"))
     api.emit("s.3", "agent", AGENT)
-    api.emit("s.4", "gap", {})
-    result = run("watch", "demo", "--limit", "3", "--url", api.url)
+    api.emit("s.4", "agent", AGENT)  # nothing new
+    message = {"target": "tgt_1", "targetSeq": 4, "body": "hi"}
+    author = {"kind": "agent", "name": "demo"}
+    api.emit("s.5", "message", {**message, "author": author})
+    api.emit("s.6", "gap", {})
+    result = run("watch", "demo", "--limit", "6", "--url", api.url)
     assert result.stdout.splitlines() == [
-        "Working",
+        "demo: Working",
+        "demo ... one two?[2J",
         "demo: running",
+        "[@demo 4] demo: hi",
         "(some events were missed; `agentteam messages` has the messages)",
     ]
 
