@@ -262,6 +262,8 @@ class Incarnation:
                     if report["report"] == "failed":
                         raise start_error(report, command, cwd)
                 if self.pid:
+                    # From here on `serve` is sure to run, if only to hear the end.
+                    self._serving = True
                     return
             raise RuntimeMissing(
                 "the process that guards a runtime did not start",
@@ -276,7 +278,6 @@ class Incarnation:
         on_exit: Callable[[Exit], None],
     ) -> None:
         """Run the tasks of the incarnation until it is over."""
-        self._serving = True
         try:
             # Shielded: the end of the tree is heard by these tasks.
             with trio.CancelScope(shield=True):

@@ -56,7 +56,7 @@ class WardenLink:
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self.control)
             except ConnectionError:
-                return b""
+                return b""  # it died with words of ours unread
 
     def hang_up(self) -> None:
         """Close the control socket: the warden kills what is left, and ends."""

@@ -130,8 +130,8 @@ async def test_kill_9_of_the_supervisor_leaves_nothing_alive(level: str) -> None
 
 @pytest.mark.bug("B01")
 async def test_supervisor_that_hangs_past_the_lease_loses_its_tree(level: str) -> None:
-    async with open_victim(level, lease=0.4) as victim:
-        await trio.sleep(1.0)  # beats keep it alive well past the lease
+    async with open_victim(level, lease=0.8) as victim:
+        await trio.sleep(1.3)  # beats keep it alive well past the lease
         assert living(victim.processes) == list(victim.processes)
         victim.process.send_signal(signal.SIGSTOP)
         await eventually(lambda: not living(victim.processes), within=5)
@@ -305,6 +305,19 @@ async def test_reaping_orphans_steals_no_exit_code_from_a_wait() -> None:
 
 
 # The program itself
+
+
+def test_signal_reaches_no_stranger_that_has_the_pid_now() -> None:
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
+    sleeper = process_table.read_process(pid)
+    assert sleeper is not None
+    sleeper.ticks -= 1
+    process_table.send_signal(sleeper, signal.SIGKILL)
+    unhurt = os.waitpid(pid, os.WNOHANG) == (0, 0)
+    sleeper.ticks += 1
+    process_table.send_signal(sleeper, signal.SIGKILL)
+    assert unhurt
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
 
 def test_program_starts_without_site_packages_and_imports_little() -> None:
