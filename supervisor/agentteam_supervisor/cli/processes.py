@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import psutil
@@ -11,6 +12,8 @@ from agentteam_supervisor.cli.state_dir import ROLES, holder
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+LOOK = 0.05
 
 
 def holders(directory: Path) -> list[psutil.Process]:
@@ -45,8 +48,20 @@ def ask_to_leave(
             process.terminate()
         except psutil.NoSuchProcess:
             continue
-    _, alive = psutil.wait_procs(everybody, timeout=seconds)
-    return list(alive)
+    deadline = time.monotonic() + seconds
+    while (
+        alive := [p for p in everybody if _alive(p)]
+    ) and time.monotonic() < deadline:
+        time.sleep(LOOK)
+    return alive
+
+
+def _alive(process: psutil.Process) -> bool:
+    """One that has ended and waits for its parent to notice is gone."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:
