@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -268,6 +269,8 @@ async def test_cgroup_finds_what_fled_when_all_who_guarded_it_were_killed() -> N
         assert "double-forked" in living(victim.processes)
         swept = await end_tree(victim.tree)
         assert swept.survivors == ()
+        fled = {one.pid for one in victim.processes.values()}
+        assert {one.pid for one in swept.ended} == fled
         assert living(victim.processes) == []
         assert not exists(victim.tree.cgroup)
 
@@ -313,7 +316,11 @@ def test_signal_reaches_no_stranger_that_has_the_pid_now() -> None:
     assert sleeper is not None
     sleeper.ticks -= 1
     process_table.send_signal(sleeper, signal.SIGKILL)
-    unhurt = os.waitpid(pid, os.WNOHANG) == (0, 0)
+    pidfd = os.pidfd_open(pid)
+    ended = select.poll()
+    ended.register(pidfd)
+    unhurt = ended.poll(100) == []
+    os.close(pidfd)
     sleeper.ticks += 1
     process_table.send_signal(sleeper, signal.SIGKILL)
     assert unhurt
