@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 async def test_interrupt_while_saying_cuts_between_two_words(tmp_path: Path) -> None:
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:
-            turn = await stage.begin({"say": "a b c d e f g h", "ms": 1000})
+            turn = await stage.begin({"say": "a b c d e f g h", "ms": 60_000})
             await stage.until(Output)
             await stage.runtime.interrupt(turn)
             ended = await stage.end_of(turn)

@@ -242,6 +242,9 @@ async def test_a_torn_record_is_passed_over(tmp_path: Path) -> None:
         async with open_stage(tmp_path, resume=stage.session) as last:
             asked = {each.key: each.item for each in (first, second)}
             found = await last.runtime.history(asked)
+            await last.play({"say": "z"})
+    turns = {each.all(Surfaced)[0].turn for each in (stage, again, last)}
+    assert len(turns) == 3
     assert set(found.values()) == {ItemOutcome.surfaced}
 
 
