@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 from attrs import define, field
-from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url
+from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from agentteam_protocol.codec import decode_envelope, encode_envelope
 from agentteam_protocol.delivery import DeliveryState, Evidence
@@ -150,11 +150,11 @@ class DaemonPeer:
         """Take what comes until the connection ends."""
         try:
             while True:
-                self._accept(decode_envelope(await self.websocket.get_message()))
+                self.accept(decode_envelope(await self.websocket.get_message()))
         except ConnectionClosed:
             self.closed.set()
 
-    def _accept(self, envelope: Envelope) -> None:
+    def accept(self, envelope: Envelope) -> None:
         number = envelope.seq or 0
         for frame in envelope.frames:
             if type(frame) not in NUMBERED:
@@ -188,13 +188,29 @@ class RefusedByServer(Exception):
 
 
 @asynccontextmanager
+async def open_link(port: int) -> AsyncGenerator[WebSocketConnection]:
+    """
+    Connect, without any handshake of ours.
+
+    The stream is ours to close: trio-websocket leaves the socket open when the other
+    side closes first.
+    """
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream, trio.open_nursery() as nursery:
+        host = f"127.0.0.1:{port}"
+        yield await wrap_client_stream(
+            nursery, stream, host, "/link", max_message_size=2**24
+        )
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def open_daemon(
     port: int, state: DaemonState | None = None, hello: Hello | None = None
 ) -> AsyncGenerator[DaemonPeer]:
     """Connect, shake hands, resend what was not acknowledged, and read on."""
     state = state or DaemonState()
-    url = f"ws://127.0.0.1:{port}/link"
-    async with open_websocket_url(url, max_message_size=2**24) as websocket:
+    async with open_link(port) as websocket:
         await websocket.send_message(
             encode_envelope(Envelope((hello or state.hello(),))).decode()
         )
@@ -206,7 +222,7 @@ async def open_daemon(
         if state.server != greeting.server:
             state.server, state.received = greeting.server, 0
         peer = DaemonPeer(state, websocket, greeting)
-        peer._accept(first)
+        peer.accept(first)
         await _resend(peer, greeting.received)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(peer.read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ class RunningServer:
     port: int
     client: httpx.AsyncClient
     state_dir: Path
+    stop: Callable[[], None]
+    stopped: trio.Event
 
     async def get(self, path: str, **options: Any) -> Any:
         """GET, insist on success, and give the JSON."""
@@ -69,16 +72,20 @@ async def open_server(
 ) -> AsyncGenerator[RunningServer]:
     """Run a server until the block ends, then take it down the ordinary way."""
     config = ServerConfig(state_dir, **{"port": 0, **settings})
-    async with trio.open_nursery() as nursery:
+    stopped = trio.Event()
+    scope = trio.CancelScope()
 
-        async def run(task_status: trio.TaskStatus[int]) -> None:
+    async def run(task_status: trio.TaskStatus[int]) -> None:
+        with scope:
             await run_server(config, task_status=task_status)
+        stopped.set()
 
+    async with trio.open_nursery() as nursery:
         port: int = await nursery.start(run)
         url = f"http://127.0.0.1:{port}"
         async with httpx.AsyncClient(base_url=url, timeout=20) as client:
-            yield RunningServer(port, client, state_dir)
-        nursery.cancel_scope.cancel()
+            yield RunningServer(port, client, state_dir, scope.cancel, stopped)
+        scope.cancel()
 
 
 @define

@@ -124,10 +124,9 @@ class EventStream(Response):
 
     async def _begin(self) -> tuple[int, bytes]:
         """Tell the position; an id without data moves the client's cursor silently."""
-        if self._last_event_id is None:
-            cursor, gap = self._feed.head, None
-        else:
-            oldest, newest = await self._feed.bounds()
+        oldest, newest = await self._feed.bounds()
+        cursor, gap = newest, None
+        if self._last_event_id is not None:
             known = parse_cursor(self._last_event_id, self._store_id)
             cursor, gap = place(known, oldest, newest)
         if gap is not None:
