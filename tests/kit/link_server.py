@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,11 @@ class LinkServer:
             await self._news.wait()
         return self.heard
 
+    async def greeted(self, count: int) -> None:
+        """Wait until so many connections were made."""
+        while len(self.hellos) < count:
+            await self._news.wait()
+
     async def acked(self, number: int) -> None:
         while not self.acks or self.acks[-1] < number:
             await self._news.wait()
@@ -114,7 +119,7 @@ class LinkServer:
             nursery.cancel_scope.cancel()
 
     async def _read(self, socket: WebSocketConnection) -> None:
-        left = self.cut_after.randint(0, 6) if self.cut_after else -1
+        left = self.cut_after.randint(0, 3) if self.cut_after else -1
         while left:
             left -= 1
             try:
@@ -162,7 +167,8 @@ class LinkServer:
                 await self._work.wait()
 
     async def _put(self, socket: WebSocketConnection, envelope: Envelope) -> None:
-        await socket.send_message(encode_envelope(envelope).decode())
+        with suppress(ConnectionClosed):
+            await socket.send_message(encode_envelope(envelope).decode())
 
     def _tell(self) -> None:
         self._news.set()

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import random
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
+from urllib.parse import urlsplit
 
 import trio
 from attrs import define, field, frozen
@@ -20,7 +22,7 @@ from trio_websocket import (
     ConnectionClosed,
     HandshakeError,
     WebSocketConnection,
-    open_websocket_url,
+    wrap_client_stream,
 )
 
 from agentteam_protocol.codec import decode_envelope, encode_envelope
@@ -36,6 +38,7 @@ from agentteam_protocol.frames import (
     Hello,
     HistoryAsked,
     HistoryGiven,
+    Receipt,
     Refused,
     SendAsked,
     SendJudged,
@@ -56,6 +59,20 @@ _log = logging.getLogger(__name__)
 
 # The second argument is called once the frame's effects are in the journal's hands.
 Handle = Callable[[Frame, Callable[[], None]], None]
+
+
+_Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+
+# What ends a connection and not the link.
+_FAULTS = (
+    HandshakeError,
+    ConnectionClosed,
+    OSError,
+    trio.TooSlowError,
+    trio.BrokenResourceError,
+    RemoteProtocolError,
+    JournalUnwritable,
+)
 
 
 class LinkRefused(AgentTeamError):
@@ -208,10 +225,8 @@ class Link:
                 if not self._tolerated():
                     raise
                 _log.warning("%s", exc)
-            except (HandshakeError, ConnectionClosed, OSError) as exc:
+            except _FAULTS as exc:
                 _log.info("the link to %s is down: %r", self._url, exc)
-            except (RemoteProtocolError, JournalUnwritable) as exc:
-                _log.warning("the link to %s broke: %s", self._url, exc)
             await trio.sleep(pause.after(trio.current_time() - began))
 
     def _tolerated(self) -> bool:
@@ -220,18 +235,47 @@ class Link:
         return self._greeted.is_set() and self._refusals <= self._limits.refusals
 
     async def _connect(self) -> None:
-        async with open_websocket_url(
-            self._url,
-            message_queue_size=1,
-            max_message_size=self._limits.message,
-            connect_timeout=self._limits.connect,
-            disconnect_timeout=self._limits.close,
-            receive_buffer_size=256 << 10,
-        ) as socket:
+        fault: Exception | None = None
+        # The library leaves the stream open when the peer breaks off: we own it.
+        async with await self._dial() as stream, trio.open_nursery() as nursery:
             try:
+                with trio.fail_after(self._limits.connect):
+                    socket = await self._shake_web_socket(nursery, stream)
                 await self._serve(socket)
+                with trio.move_on_after(self._limits.close):
+                    await socket.aclose()
+            except (*_FAULTS, LinkRefused) as exc:
+                fault = exc
             finally:
                 self._give_up_waiting()
+            nursery.cancel_scope.cancel()
+        if fault is not None:
+            raise fault
+
+    async def _dial(self) -> _Stream:
+        parts = urlsplit(self._url)
+        host, secure = parts.hostname or "127.0.0.1", parts.scheme == "wss"
+        port = parts.port or (443 if secure else 80)
+        with trio.fail_after(self._limits.connect):
+            stream = await trio.open_tcp_stream(host, port)
+        if not secure:
+            return stream
+        context = ssl.create_default_context()
+        return trio.SSLStream(stream, context, server_hostname=host)
+
+    async def _shake_web_socket(
+        self, nursery: trio.Nursery, stream: _Stream
+    ) -> WebSocketConnection:
+        parts = urlsplit(self._url)
+        return await wrap_client_stream(
+            nursery,
+            stream,
+            parts.netloc,
+            parts.path or "/",
+            message_queue_size=1,
+            max_message_size=self._limits.message,
+            receive_buffer_size=256 << 10,
+        )
 
     async def _serve(self, socket: WebSocketConnection) -> None:
         inbound, first = await self._shake_hands(socket)
@@ -333,6 +377,8 @@ class Link:
                     waiting.over.set()
             case Refused(problem, what_to_do):
                 raise LinkRefused(problem, what_to_do)
+            case Welcome() | Receipt():
+                pass  # said what they had to say already
             case _:
                 self._handle(frame, _nothing)
 

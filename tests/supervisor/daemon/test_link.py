@@ -65,6 +65,7 @@ class Daemon:
     got: list[Frame] = field(factory=list[Frame])
     held: list[Callable[[], None]] = field(factory=list[Callable[[], None]])
     hold: bool = False
+    news: trio.Event = field(factory=trio.Event)
     link: Link = field(init=False)
 
     def hello(self) -> Hello:
@@ -74,12 +75,18 @@ class Daemon:
 
     def handle(self, frame: Frame, done: Callable[[], None]) -> None:
         self.got.append(frame)
+        self.news.set()
+        self.news = trio.Event()
         if isinstance(frame, AgentResolve):
             self.journal.append(A, [RunNotice(frame.delivery)])
         if self.hold:
             self.held.append(done)
         else:
             done()
+
+    async def has(self, count: int) -> None:
+        while len(self.got) < count:
+            await self.news.wait()
 
     async def noted(self) -> list[str]:
         await self.journal.flushed()
@@ -135,8 +142,7 @@ async def test_a_receipt_leaves_only_when_the_effects_are_durable(
         daemon.hold = True
         for number in range(1, 4):
             server.send(order(number))
-        while len(daemon.held) < 3:
-            await trio.sleep(0.001)
+        await daemon.has(3)
         daemon.held[1]()
         daemon.held[2]()
         await daemon.journal.flushed()
@@ -161,13 +167,13 @@ async def test_cuts_at_random_points_lose_nothing_and_double_nothing(
             async def report() -> None:
                 for number in range(1, count + 1):
                     daemon.journal.append(A, [], [receipt(number)])
-                    if number % 7 == 0:
-                        await trio.sleep(0.001)
+                    if number % 3 == 0:
+                        await daemon.journal.flushed()
 
             async def order_about() -> None:
                 for number in range(1, count + 1):
                     server.send(order(number))
-                    if number % 5 == 0:
+                    if number % 2 == 0:
                         await trio.sleep(0.001)
 
             async with trio.open_nursery() as nursery:
@@ -235,8 +241,7 @@ async def test_what_could_not_be_written_is_sent_again(tmp_path: Path) -> None:
                 " BEGIN SELECT raise(ABORT, 'no space'); END"
             )
             server.send(order(2))
-            while len(server.hellos) < 3:
-                await trio.sleep(0.002)
+            await server.greeted(3)
             assert server.acks[-1] == 1
             other.execute("DROP TRIGGER no")
         daemon.journal.reopen(A)  # what the roster does when it loads the session anew
@@ -262,8 +267,7 @@ async def test_a_refusal_by_a_server_that_knew_us_is_borne_for_a_while(
         await daemon.link.greeted()
         server.refused = Refused("going down", "come again")
         await server.cut()
-        while len(server.hellos) < 3:
-            await trio.sleep(0.002)
+        await server.greeted(3)
         server.refused = None
         daemon.journal.append(A, [], [receipt(1)])
         await server.until(1)
@@ -289,8 +293,7 @@ async def test_a_server_that_does_not_greet_is_left_and_tried_again(
         server.silent = True
         limits = LinkLimits(0.002, 0.01, handshake=0.02, close=0.1)
         async with linked(tmp_path, server, limits):
-            while len(server.hellos) < 3:
-                await trio.sleep(0.002)
+            await server.greeted(3)
 
 
 @pytest.mark.req("R54")
@@ -375,8 +378,7 @@ async def test_a_query_is_handed_on_and_its_answer_has_no_number(
         await daemon.link.greeted()
         query = Query(5, A, "journal")
         server.send(query)
-        while query not in daemon.got:
-            await trio.sleep(0.001)
+        await daemon.has(1)
         daemon.link.send_live(Answer(5, True, {"events": []}))
         assert await server.until(1) == [Answer(5, True, {"events": []})]
         assert server.received == 0

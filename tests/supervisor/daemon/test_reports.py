@@ -185,7 +185,7 @@ def test_a_process_that_dies_by_itself_interrupts_nobody() -> None:
 
 @pytest.mark.req("R124")
 def test_a_stop_says_who_stopped_the_run() -> None:
-    events = [
+    events: list[j.JournalEvent] = [
         *STARTED,
         j.InterruptRequested(G1, RUN, CutCause.stop, who="ann"),
         j.FenceHeld(G1),
@@ -253,7 +253,7 @@ def test_an_event_is_worth_these_frames(
 def test_a_delivery_moves_its_frontier_by_its_own_report_alone() -> None:
     evidence = Evidence("recorded", detail="turn 1 has it")
     surfaced = j.DeliveryChanged(U1, S.surfaced, 1, G1, evidence)
-    events = [
+    events: list[j.JournalEvent] = [
         accepted(U1, urgent=False),
         surfaced,
         j.FrontierMoved(T, (7,)),
@@ -292,7 +292,7 @@ def test_a_held_auto_reply_stays_a_draft_of_its_run() -> None:
 @pytest.mark.req("R116")
 def test_an_approval_is_told_when_asked_and_when_decided() -> None:
     request = ApprovalRequest(ApprovalId("apr_1"), RUN, "shell", "{}", asked_at=AT)
-    events = [
+    events: list[j.JournalEvent] = [
         *STARTED,
         j.ApprovalAsked(1, request),
         j.ApprovalDecided(1, request.id, ApprovalOutcome.rejected),
