@@ -77,11 +77,6 @@ class Deadlines:
         # The waiting task finds out when it wakes; clearing costs it nothing.
         self._due.pop(name, None)
 
-    def postpone(self, name: str, seconds: float) -> None:
-        """Shift an armed deadline, for a wait of our own making."""
-        if name in self._due:
-            self._due[name] += seconds
-
     def heard(self) -> None:
         """The runtime gave a sign of life."""
         self._heard = trio.current_time()
