@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from agentteam_supervisor.cli.json_object import part
-from agentteam_supervisor.cli.output import clean, print_json, print_table
+from agentteam_supervisor.cli.lines import problem_line
+from agentteam_supervisor.cli.output import print_json, print_table
 from agentteam_supervisor.cli.reach import connect, server_options
 from agentteam_supervisor.cli.speech import say
 
@@ -86,13 +87,20 @@ def list_agents(state_dir: Path, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    header = say("NAME RUNTIME STATUS RUN PROBLEM", "名称 运行时 状态 RUN 问题").split()
-    print_table(header, [agent_row(agent) for agent in found["agents"]])
+    print_agents(found["agents"])
 
 
-def agent_row(agent: dict[str, Any]) -> list[str]:
+def print_agents(found: list[dict[str, Any]]) -> None:
+    """Print a table, and below it what is wrong with whom and what to do."""
+    header = say("AGENT RUNTIME STATUS RUN", "AGENT 运行时 状态 RUN").split()
+    print_table(header, [_row(agent) for agent in found])
+    for agent in found:
+        if problem := part(agent, "problem"):
+            click.echo(f"{agent['name']}: {problem_line(problem)}")
+
+
+def _row(agent: dict[str, Any]) -> list[str]:
     run = part(agent, "currentRun")
-    problem = part(agent, "problem")
     status = str(agent["status"])
     if agent.get("parked"):
         status += say(" (parked)", "（已暂停）")
@@ -101,7 +109,6 @@ def agent_row(agent: dict[str, Any]) -> list[str]:
         str(agent["runtime"]),
         status,
         str(run.get("id", "-")),
-        clean(str(problem.get("problem", "-"))),
     ]
 
 

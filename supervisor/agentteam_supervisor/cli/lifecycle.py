@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from agentteam_supervisor.cli.agents import agent_row
+from agentteam_supervisor.cli.agents import print_agents
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
-from agentteam_supervisor.cli.output import print_json, print_table
+from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import (
     connect,
     json_option,
@@ -38,7 +38,7 @@ def status(state_dir: Path, url: str | None, as_json: bool) -> None:
         print_json(head | {"agents": agents, "approvals": pending})
         return
     click.echo(address + (f"  pid {record.pid}" if record else ""))
-    _print_agents(agents)
+    print_agents(agents)
     if pending:
         count = len(pending)
         click.echo(
@@ -47,13 +47,6 @@ def status(state_dir: Path, url: str | None, as_json: bool) -> None:
                 f"{count} 项待审批：请运行 `agentteam approvals`",
             )
         )
-
-
-def _print_agents(agents: list[dict[str, Any]]) -> None:
-    header = say(
-        "AGENT RUNTIME STATUS RUN PROBLEM", "AGENT 运行时 状态 RUN 问题"
-    ).split()
-    print_table(header, [agent_row(agent) for agent in agents])
 
 
 @click.command()

@@ -26,8 +26,13 @@ def delivery_line(delivery: dict[str, Any]) -> str:
     if evidence := delivery.get("evidence"):
         line += f" ({evidence['kind']})"
     if diagnostic := delivery.get("diagnostic"):
-        line += f": {clean(diagnostic['problem'])}; {clean(diagnostic['whatToDo'])}"
+        line += f": {problem_line(diagnostic)}"
     return line
+
+
+def problem_line(problem: dict[str, Any]) -> str:
+    """Say a diagnostic: what is wrong, and what a person can do."""
+    return clean(f"{problem['problem']}; {problem['whatToDo']}")
 
 
 def activity_line(item: dict[str, Any]) -> str:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
-from agentteam_supervisor.cli.lines import SETTLED, delivery_line, message_line
+from agentteam_supervisor.cli.json_object import part
+from agentteam_supervisor.cli.lines import (
+    SETTLED,
+    delivery_line,
+    message_line,
+    problem_line,
+)
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import connect, server_options, timeout_option
 from agentteam_supervisor.cli.speech import say
@@ -19,6 +25,9 @@ if TYPE_CHECKING:
 
     from agentteam_supervisor.cli.client import Client
     from agentteam_supervisor.cli.event_stream import EventStream
+
+# Between two looks at whether the agent can run at all.
+LOOK = 2.0
 
 
 @click.command()
@@ -66,14 +75,28 @@ def _print_sent(message: dict[str, Any], target: str, as_json: bool) -> None:
 
 
 def settled(client: Client, delivery: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Wait until the delivery goes no further by itself; exit code 4 otherwise."""
+    """
+    Wait until the delivery goes no further by itself; exit code 4 otherwise.
+
+    An agent that cannot run ends the wait early, with what to do about it.
+    """
     deadline = time.monotonic() + seconds
     while delivery["state"] not in SETTLED:
         left = deadline - time.monotonic()
         if left <= 0:
             raise CommandFailed(_still(delivery), ExitCode.timeout, delivery)
-        delivery = client.delivery(str(delivery["id"]), wait=left)
+        delivery = client.delivery(str(delivery["id"]), wait=min(left, LOOK))
+        if delivery["state"] == "queued":
+            _check_agent(client, delivery)
     return delivery
+
+
+def _check_agent(client: Client, delivery: dict[str, Any]) -> None:
+    agent = client.get(f"/api/agents/{delivery['agentId']}")
+    if problem := part(agent, "problem"):
+        waits = say(f"{delivery['id']} stays queued", f"{delivery['id']} 仍在排队")
+        line = f"{agent['name']}: {problem_line(problem)} ({waits})"
+        raise CommandFailed(line, problem=delivery | {"diagnostic": problem})
 
 
 def _still(delivery: dict[str, Any]) -> str:

@@ -74,9 +74,20 @@ def test_wait_for_a_failed_delivery_says_what_to_do(api: ApiServer, run: Run) ->
     assert "no codex here; install it" in result.stderr
 
 
+def test_wait_ends_early_when_the_agent_cannot_run(api: ApiServer, run: Run) -> None:
+    api.answer("POST /api/targets/@demo/messages", message())
+    api.answer("GET /api/deliveries/dlv_1", delivery("queued", id="dlv_1"))
+    why = {"problem": "no codex", "whatToDo": "install it"}
+    api.answer("GET /api/agents/agt_1", {"name": "demo", "problem": why})
+    result = run("send", "@demo", "x", "--wait", "--timeout", "20", "--url", api.url)
+    assert result.exit_code == ExitCode.failed
+    assert "demo: no codex; install it (dlv_1 stays queued)" in result.stderr
+
+
 def test_wait_is_bounded(api: ApiServer, run: Run) -> None:
     api.answer("POST /api/targets/@demo/messages", message())
     api.answer("GET /api/deliveries/dlv_1", delivery("queued", id="dlv_1"))
+    api.answer("GET /api/agents/agt_1", {"name": "demo", "problem": None})
     result = run("send", "@demo", "x", "--wait", "--timeout", "0.2", "--url", api.url)
     assert result.exit_code == ExitCode.timeout
     assert "still queued" in result.stderr

@@ -160,6 +160,46 @@ def test_an_unknown_runtime_in_the_file_ends_the_start(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.req("R54", "R55", "R56")
+def test_an_agent_that_cannot_run_says_what_to_do(tmp_path: Path) -> None:
+    with open_service(tmp_path):
+        add = ("agents", "add", "x", "--runtime", "rehearsal")
+        made = run_command(tmp_path, *add, "--workdir", str(tmp_path / "none"))
+        assert made.code == 0, made.stderr
+        ordinary = run_command(tmp_path, "send", "@x", "hello", "--wait")
+        assert ordinary.code == ExitCode.failed
+        assert "does not exist" in ordinary.stderr
+        assert "stays queued" in ordinary.stderr
+        urgent = run_command(tmp_path, "urgent", "--last", "--agent", "x")
+        assert urgent.code == ExitCode.failed
+        assert urgent.stdout.splitlines()[-1].startswith("The new request of")
+        assert "create it" in urgent.stderr
+        assert "hello" in run_command(tmp_path, "messages", "@x").stdout
+        assert "does not exist" in run_command(tmp_path, "status").stdout
+
+
+def pending(state_dir: Path) -> list[dict[str, str]]:
+    """Look until something is asked; each look is a process of its own."""
+    for _ in range(50):
+        done = run_command(state_dir, "approvals", "--json")
+        if found := json.loads(done.stdout)["approvals"]:
+            return list(found)
+    raise AssertionError("nothing was asked")
+
+
+def test_a_person_decides_an_approval_once(tmp_path: Path) -> None:
+    with open_service(tmp_path):
+        body = '#do [{"ask": "shell"}, {"say": "done"}]'
+        assert run_command(tmp_path, "send", "@demo", body, "--wait").code == 0
+        (approval,) = pending(tmp_path)
+        assert run_command(tmp_path, "approve", approval["id"]).code == 0
+        again = run_command(tmp_path, "approve", approval["id"], "--reject")
+        assert again.code == ExitCode.failed
+        assert "decided before: allowed-once" in again.stderr
+        none = run_command(tmp_path, "approvals").stdout
+        assert none == "nothing waits for approval\n"
+
+
 def test_the_state_directory_is_for_its_owner(tmp_path: Path) -> None:
     with open_service(tmp_path / "state"):
         mode = stat.S_IMODE((tmp_path / "state").stat().st_mode)

@@ -99,12 +99,14 @@ def test_options_that_are_not_json_are_wrong_usage(run: Run) -> None:
 
 
 def test_agents_list_is_a_table(api: ApiServer, run: Run) -> None:
-    ill = {**IDLE, "name": "x", "parked": True, "problem": {"problem": "no codex"}}
+    why = {"problem": "no codex", "whatToDo": "install it"}
+    ill = {**IDLE, "name": "x", "parked": True, "problem": why}
     api.answer("GET /api/agents", {"agents": [AGENT, ill]})
     assert run("agents", "list", "--url", api.url).stdout.splitlines() == [
-        "NAME  RUNTIME    STATUS         RUN    PROBLEM",
-        "demo  rehearsal  running        run_1  -",
-        "x     rehearsal  idle (parked)  -      no codex",
+        "AGENT  RUNTIME    STATUS         RUN",
+        "demo   rehearsal  running        run_1",
+        "x      rehearsal  idle (parked)  -",
+        "x: no codex; install it",
     ]
 
 
@@ -223,8 +225,8 @@ def test_status_shows_agents_and_what_waits(api: ApiServer, run: Run) -> None:
     result = run("status", "--url", api.url)
     assert result.stdout.splitlines() == [
         api.url,
-        "AGENT  RUNTIME    STATUS   RUN    PROBLEM",
-        "demo   rehearsal  running  run_1  -",
+        "AGENT  RUNTIME    STATUS   RUN",
+        "demo   rehearsal  running  run_1",
         "1 waiting for approval: see `agentteam approvals`",
     ]
 
