@@ -39,7 +39,7 @@ F = TypeVar("F")
 class DaemonState:
     """What a daemon keeps over connections: its numbers, and what it was told."""
 
-    daemon: DaemonId = field(default=DaemonId("dmn_one"))  # noqa: RUF009 - a string
+    daemon: DaemonId = field(default=DaemonId("dmn_one"))
     name: str = "laptop"
     boot: str = "boot1"
     server: str = ""

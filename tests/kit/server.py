@@ -123,13 +123,13 @@ class EventReader:
 
     async def _event(self) -> Event:
         while not self._blocks:
-            self._rest += await self._chunk()
+            self._rest += await self.chunk()
             *self._blocks, self._rest = self._rest.split("\n\n")
         event = _parse(self._blocks.pop(0))
         self.position = event.id or self.position
         return event
 
-    async def _chunk(self) -> str:
+    async def chunk(self) -> str:
         while True:
             received = self.http.next_event()
             if received is h11.NEED_DATA:

@@ -77,8 +77,7 @@ async def post_message(request: Request) -> Response:
         raise invalid("invalid_field", f"'author' has at most {MAX_AUTHOR} characters")
 
     def post(tx: Tx) -> Reply:
-        message = messages.post(tx, targets.find(tx, ref), body, author)
-        return Reply(201, messages.view(tx, message))
+        return Reply(201, messages.post(tx, targets.find(tx, ref), body, author))
 
     return await commit(request, fields, post)
 

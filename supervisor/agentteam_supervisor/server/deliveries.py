@@ -33,22 +33,22 @@ def create(
     tx: Tx, message: MessageId, agent: AgentId, policy: InterruptPolicy | None
 ) -> Row:
     """Make a new delivery identity; its policy stands for ever."""
-    delivery = mint("dlv")
     state = DeliveryState.queued
-    tx.run(
-        insert(deliveries).values(
-            id=delivery,
-            message_id=message,
-            agent_id=agent,
-            policy=policy,
-            state=state,
-            attempt=1,
-            received=0,
-            history=[{"state": state, "at": tx.at}],
-            created_at=tx.at,
-        )
-    )
-    return find(tx, delivery)
+    row: dict[str, Any] = {
+        "id": mint("dlv"),
+        "message_id": message,
+        "agent_id": agent,
+        "policy": policy,
+        "state": state,
+        "attempt": 1,
+        "received": 0,
+        "evidence": None,
+        "diagnostic": None,
+        "history": [{"state": state, "at": tx.at}],
+        "created_at": tx.at,
+    }
+    tx.run(insert(deliveries).values(row))
+    return row
 
 
 def get(tx: Tx, delivery: str) -> Row | None:

@@ -31,32 +31,35 @@ if TYPE_CHECKING:
 
 def post(
     tx: Tx, target: Row, body: str, author: Author, agent: AgentId | None = None
-) -> Row:
+) -> dict[str, Any]:
     """
     Store a message at the target's next sequence and deliver it to its members.
 
     These deliveries are ordinary, whatever the body says: no policy passes here.
+    Returns what clients see of the message.
     """
     message = MessageId(mint("msg"))
-    seq = _next_seq(tx, target["id"])
-    tx.run(
-        insert(messages).values(
-            id=message,
-            target_id=target["id"],
-            target_seq=seq,
-            author_kind=author.kind,
-            author_name=author.name,
-            author_agent=agent,
-            body=body,
-            created_at=tx.at,
-        )
-    )
+    row: dict[str, Any] = {
+        "id": message,
+        "target_id": target["id"],
+        "target_seq": _next_seq(tx, target["id"]),
+        "author_kind": author.kind,
+        "author_name": author.name,
+        "author_agent": agent,
+        "body": body,
+        "created_at": tx.at,
+    }
+    tx.run(insert(messages).values(row))
+    made: list[Row] = []
     for member in targets.member_agents(tx, target["id"]):
         if member["id"] != agent:
-            push(tx, deliveries.create(tx, message, member["id"], None))
-    row = find(tx, message)
-    events.emit(tx, "message", view(tx, row))
-    return row
+            delivery = deliveries.create(tx, message, member["id"], None)
+            frame = _frame(delivery, ref(row, target), member["floor"])
+            outbox.enqueue(tx, frame)
+            made.append(delivery)
+    shown = _view(row, made)
+    events.emit(tx, "message", shown)
+    return shown
 
 
 def mark_urgent(
@@ -87,14 +90,20 @@ def deliver_frame(tx: Tx, delivery: Row) -> AgentDeliver:
     joined = (members.c.target_id == message["target_id"]) & (
         members.c.agent_id == delivery["agent_id"]
     )
+    floor = tx.scalar(select(members.c.floor).where(joined))
+    target = targets.find(tx, message["target_id"])
+    return _frame(delivery, ref(message, target), floor)
+
+
+def _frame(delivery: Row, message: MessageRef, floor: int | None) -> AgentDeliver:
     policy = delivery["policy"]
     return AgentDeliver(
         delivery=delivery["id"],
         agent=delivery["agent_id"],
-        message=ref(message, targets.find(tx, message["target_id"])),
+        message=message,
         interrupt_policy=None if policy is None else InterruptPolicy(policy),
         attempt=delivery["attempt"],
-        floor=tx.scalar(select(members.c.floor).where(joined)),
+        floor=floor,
     )
 
 
@@ -155,6 +164,10 @@ def ref(message: Row, target: Row) -> MessageRef:
 
 
 def view(tx: Tx, message: Row) -> dict[str, Any]:
+    return _view(message, deliveries.of_message(tx, message["id"]))
+
+
+def _view(message: Row, made: Sequence[Row]) -> dict[str, Any]:
     return {
         "id": message["id"],
         "target": message["target_id"],
@@ -162,9 +175,7 @@ def view(tx: Tx, message: Row) -> dict[str, Any]:
         "author": {"kind": message["author_kind"], "name": message["author_name"]},
         "body": message["body"],
         "createdAt": message["created_at"],
-        "deliveries": [
-            deliveries.view(row) for row in deliveries.of_message(tx, message["id"])
-        ],
+        "deliveries": [deliveries.view(row) for row in made],
     }
 
 

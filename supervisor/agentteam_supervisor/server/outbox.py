@@ -42,11 +42,13 @@ def holder_connected(tx: Tx) -> bool:
 
 def enqueue(tx: Tx, frame: Frame) -> None:
     """Queue a frame for the daemon of record; without one there is nothing to do."""
-    daemon = holder(tx)
-    if daemon is None:
-        return
-    sent = int(tx.scalar(select(daemons.c.sent).where(daemons.c.id == daemon)) or 0)
-    put(tx, daemon, sent + 1, [frame])
+    known = tx.one(
+        select(daemons.c.id, daemons.c.sent)
+        .join(meta, meta.c.value == daemons.c.id)
+        .where(meta.c.key == "holder")
+    )
+    if known is not None:
+        put(tx, known["id"], known["sent"] + 1, [frame])
 
 
 def put(tx: Tx, daemon: DaemonId, number: int, frames: Sequence[Frame]) -> None:

@@ -69,7 +69,7 @@ def build_app(services: Services, extra: Sequence[BaseRoute] = ()) -> Starlette:
         await services.link.serve(websocket)
 
     app = Starlette(
-        routes=[*_routes(), WebSocketRoute("/link", link), *extra],
+        routes=[*http_routes(), WebSocketRoute("/link", link), *extra],
         middleware=[Middleware(Guard, max_body=services.config.max_body)],
         exception_handlers={
             Problem: _problem,
@@ -84,7 +84,7 @@ def build_app(services: Services, extra: Sequence[BaseRoute] = ()) -> Starlette:
     return app
 
 
-def _routes() -> list[Route]:
+def http_routes() -> list[Route]:
     """Make one route per path, so that a wrong method is told the right ones."""
     paths: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {}
     for method, path, handler in HTTP:

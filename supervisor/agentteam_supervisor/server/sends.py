@@ -85,8 +85,8 @@ def _forward(tx: Tx, agent: Row, target: Row, text: str) -> int:
     author = Author(AuthorKind.agent, agent["name"])
     message = messages.post(tx, target, text, author, agent["id"])
     # Its author has seen it; nobody else has.
-    frontiers.advance(tx, agent["id"], target["id"], message["target_seq"])
-    return int(message["target_seq"])
+    frontiers.advance(tx, agent["id"], target["id"], message["targetSeq"])
+    return int(message["targetSeq"])
 
 
 def _unseen(tx: Tx, target: Row, seqs: tuple[int, ...]) -> tuple[MessageRef, ...]:

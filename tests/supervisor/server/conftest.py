@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-
 from tests.kit.server import RunningServer, open_server
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.kit.daemon_peer import DaemonState, open_daemon
 
 from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.delivery import Diagnostic
 from agentteam_protocol.frames import AgentGranted, AgentRevoked, StatusReported
-from tests.kit.daemon_peer import DaemonState, open_daemon
 
 if TYPE_CHECKING:
     from tests.kit.server import RunningServer

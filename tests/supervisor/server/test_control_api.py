@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from tests.kit.daemon_peer import DaemonPeer, DaemonState, open_daemon
+from tests.kit.server import watch
 
 from agentteam_protocol.activity import ActivityKind
 from agentteam_protocol.approval import ApprovalOutcome, ApprovalRequest
@@ -24,8 +26,6 @@ from agentteam_protocol.frames import (
     RunReported,
 )
 from agentteam_protocol.ids import AgentId, ApprovalId, DeliveryId, RunId
-from tests.kit.daemon_peer import DaemonPeer, DaemonState, open_daemon
-from tests.kit.server import watch
 
 if TYPE_CHECKING:
     from tests.kit.server import RunningServer

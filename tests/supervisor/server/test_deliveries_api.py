@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from tests.kit.daemon_peer import DaemonPeer, open_daemon
 
 from agentteam_protocol.delivery import DeliveryState, Evidence
 from agentteam_protocol.frames import (
@@ -20,7 +21,6 @@ from agentteam_protocol.frames import (
     SendRequested,
 )
 from agentteam_protocol.ids import AgentId, SendId, TargetId
-from tests.kit.daemon_peer import DaemonPeer, open_daemon
 
 if TYPE_CHECKING:
     from typing import Any

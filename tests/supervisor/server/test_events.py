@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from tests.kit.daemon_peer import open_daemon
+from tests.kit.server import open_server, watch
 
 from agentteam_protocol.approval import ApprovalRequest
 from agentteam_protocol.frames import AgentGranted, ApprovalReported
 from agentteam_protocol.ids import AgentId, ApprovalId, RunId
 from agentteam_supervisor.server.sse import Gap, parse_cursor, place
-from tests.kit.daemon_peer import open_daemon
-from tests.kit.server import open_server, watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,13 +94,17 @@ async def test_position_from_before_a_restart_is_good_after_it(tmp_path: Path) -
         async with watch(server) as events:
             position = await events.next_position()
         await server.say("@ada", "while nobody watched")
-    async with open_server(tmp_path / "a") as server:
-        async with watch(server, position) as events:
-            event = await events.next()
-            assert event.data["body"] == "while nobody watched"
-    async with open_server(tmp_path / "b") as server:
-        async with watch(server, position) as events:
-            assert (await events.next()).kind == "gap"
+    async with (
+        open_server(tmp_path / "a") as server,
+        watch(server, position) as events,
+    ):
+        event = await events.next()
+        assert event.data["body"] == "while nobody watched"
+    async with (
+        open_server(tmp_path / "b") as server,
+        watch(server, position) as events,
+    ):
+        assert (await events.next()).kind == "gap"
 
 
 @pytest.mark.bug("B14")
@@ -237,11 +241,13 @@ async def test_watcher_that_does_not_read_does_not_hold_the_shutdown_up(
 
 
 async def test_watcher_gets_a_sign_of_life(tmp_path: Path) -> None:
-    async with open_server(tmp_path, keepalive=0.02) as server:
-        async with watch(server) as events:
-            await events.next_position()
-            with trio.fail_after(5):
-                assert "still here" in await events._chunk()
+    async with (
+        open_server(tmp_path, keepalive=0.02) as server,
+        watch(server) as events,
+    ):
+        await events.next_position()
+        with trio.fail_after(5):
+            assert "still here" in await events.chunk()
 
 
 async def test_end_of_the_server_ends_the_stream(tmp_path: Path) -> None:

@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 import trio
+from tests.kit.daemon_peer import (
+    DaemonPeer,
+    DaemonState,
+    RefusedByServer,
+    open_daemon,
+    open_link,
+)
+from tests.kit.server import open_server
 from trio_websocket import ConnectionClosed
 
 from agentteam_protocol.codec import decode_envelope, encode_envelope
@@ -28,14 +36,6 @@ from agentteam_protocol.frames import (
     Welcome,
 )
 from agentteam_protocol.ids import AgentId, DaemonId, SendId
-from tests.kit.daemon_peer import (
-    DaemonPeer,
-    DaemonState,
-    RefusedByServer,
-    open_daemon,
-    open_link,
-)
-from tests.kit.server import open_server
 
 if TYPE_CHECKING:
     from pathlib import Path

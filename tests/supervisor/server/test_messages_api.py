@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.kit.daemon_peer import open_daemon
 
 from agentteam_protocol.delivery import DeliveryState, Diagnostic, InterruptPolicy
 from agentteam_protocol.frames import AgentDeliver, AgentGranted, DeliveryReported
-from tests.kit.daemon_peer import open_daemon
 
 if TYPE_CHECKING:
     from tests.kit.server import RunningServer
