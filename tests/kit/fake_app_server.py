@@ -59,9 +59,8 @@ class FakeAppServer:
 
     async def asked(self, method: str, count: int = 1) -> Message:
         """Wait for the n-th request with this method."""
-        with trio.fail_after(100):
-            while len(found := self.requests(method)) < count:
-                await self._wrote.wait()
+        while len(found := self.requests(method)) < count:
+            await self._wrote.wait()
         return found[count - 1]
 
     def requests(self, method: str) -> list[Message]:
@@ -98,10 +97,17 @@ class FakeAppServer:
 
 
 @asynccontextmanager
-async def open_fake_app_server() -> AsyncIterator[FakeAppServer]:
+async def open_fake_app_server(within: float = 60) -> AsyncIterator[FakeAppServer]:
+    """Play an app-server; a test that still waits after so long fails."""
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(_give_up, within)
         yield FakeAppServer(nursery)
         nursery.cancel_scope.cancel()
+
+
+async def _give_up(within: float) -> None:
+    await trio.sleep(within)
+    raise trio.TooSlowError(f"the session still waits after {within:g} s")
 
 
 def an_item(key: str) -> InputItem:
