@@ -43,6 +43,7 @@ def answered(w: Work, e: ev.ApprovalAnswered) -> None:
         w.reply(e.ref, error="already_decided: the approval is no longer open")
         return
     _decide(w, opened, e.outcome)
+    w.do(fx.WithdrawAsk(opened.approval))
     if e.outcome is ApprovalOutcome.allowed_once:
         w.do(fx.Allow(opened.inc, opened.gen, opened.ask))
     else:
