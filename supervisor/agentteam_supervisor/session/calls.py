@@ -137,12 +137,18 @@ class Calls:
             self._notice(effect.inc, "tool result not taken", error)
 
     async def settle(self, effect: fx.Settle, runtime: Runtime) -> None:
-        """Bounded by the machine's own deadline: an unread history decides nothing."""
+        """An unread history decides nothing, and is an answer as well."""
+        answer = _Answer(self.feed)
         keys = {item.key: item.id for item in effect.items}
-        outcomes: Mapping[ItemId, ItemOutcome] = {}
-        with suppress(RuntimeFailure):
-            outcomes = await runtime.history(keys)
-        self.feed(Settled(effect.inc, outcomes))
+
+        async def call() -> None:
+            outcomes: Mapping[ItemId, ItemOutcome] = {}
+            with suppress(RuntimeFailure):
+                outcomes = await runtime.history(keys)
+            answer.give(Settled(effect.inc, outcomes))
+
+        unread = Settled(effect.inc, {})
+        await self._within_limit(call, lambda: answer.give(unread))
 
     async def sweep(self, inc: int, mark: int, containment: Containment) -> None:
         try:
