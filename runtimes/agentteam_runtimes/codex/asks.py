@@ -9,7 +9,7 @@ Every request gets exactly one reply, for the runtime blocks on it (B26):
 | approval of further permissions     | none granted                                    |
 | a question to the user              | no answers                                      |
 | an elicitation of an MCP server     | decline                                         |
-| a call of a tool of ours            | a failed result: we offered none                |
+| a call of a tool of ours            | its result; of another: a failed one            |
 | anything else                       | error -32601                                    |
 
 Request ids start again at 0 in each process, so an ask gets a name of its own.
@@ -25,6 +25,7 @@ from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.ids import mint
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.items import as_json, call_id
+from agentteam_runtimes.codex.tools import result
 from agentteam_runtimes.driver import AskClosed, Asked, AskRef, TurnRef
 from agentteam_runtimes.jsonrpc import RequestId
 
@@ -48,10 +49,7 @@ REFUSALS: dict[str, JsonObject] = {
     wire.ASK_PERMISSIONS: {"permissions": {}, "scope": "turn"},
     wire.ASK_USER: {"answers": {}},
     wire.ASK_ELICITATION: {"action": "decline", "content": None, "_meta": None},
-    wire.TOOL_CALL: {
-        "contentItems": [{"type": "inputText", "text": "There is no such tool."}],
-        "success": False,
-    },
+    wire.TOOL_CALL: result("There is no such tool, or its arguments are wrong.", True),
 }
 
 

@@ -25,6 +25,7 @@ from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.command import command, environment, version
 from agentteam_runtimes.codex.connection import Connection
 from agentteam_runtimes.codex.session import CodexSession
+from agentteam_runtimes.codex.tools import SPECS
 from agentteam_runtimes.codex.turns import Turns
 from agentteam_runtimes.contained import Contained
 from agentteam_runtimes.driver import (
@@ -73,6 +74,7 @@ class CodexDriver:
             approval_cancel=True,
             resume=True,
             batch_input=True,
+            tools=True,
             leaves_children_after_interrupt=True,
         )
 
@@ -172,7 +174,9 @@ async def _open_thread(
 ) -> str:
     params = thread_settings(spec)
     if resume is None:
-        opened = await connection.call(wire.THREAD_START, params)
+        # A resumed thread keeps them; it cannot be given others.
+        offering = params | {"dynamicTools": SPECS}
+        opened = await connection.call(wire.THREAD_START, offering)
     else:
         try:
             again = params | {"threadId": resume, "excludeTurns": True}

@@ -23,6 +23,7 @@ from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.asks import REFUSALS, Asks
 from agentteam_runtimes.codex.connection import ANSWER_SECONDS, Call, Connection
 from agentteam_runtimes.codex.cuts import Cuts, named_turn
+from agentteam_runtimes.codex.tools import ToolCalls
 from agentteam_runtimes.codex.turns import Turns, keys_of
 from agentteam_runtimes.driver import (
     Containment,
@@ -74,6 +75,7 @@ class CodexSession:
     _emit: Emit
     _nursery: trio.Nursery
     _asks: Asks = field(factory=Asks)
+    _tools: ToolCalls = field(factory=ToolCalls)
     _cuts: Cuts = field(init=False)
     _noise: int = 0
 
@@ -129,7 +131,8 @@ class CodexSession:
             await self.connection.reply(*decided)
 
     async def tool_result(self, call: CallRef, text: str, *, error: bool) -> None:
-        """Do nothing: the model is offered no tools of ours yet."""
+        if finished := self._tools.finish(call, text, error):
+            await self.connection.reply(*finished)
 
     async def maintain(self, task: str) -> str:
         raise RuntimeRefused(f"codex has no maintenance task {task}")
@@ -181,6 +184,10 @@ class CodexSession:
 
     def _asked(self, request: Request) -> list[RuntimeEvent]:
         turn = self.turns.root(request.params)
+        if request.method == wire.TOOL_CALL:
+            called = self._tools.take(request, turn)
+            if called is not None:
+                return [called]
         asked = self._asks.ask(request, turn, self.turns.shown(request.params))
         if asked is not None:
             return [asked]
@@ -203,7 +210,7 @@ class CodexSession:
                 ready.append(event)
                 continue
             requests, closed = self._asks.turn_ended(event.turn.id)
-            for request in requests:
+            for request in [*requests, *self._tools.turn_ended(event.turn.id)]:
                 self.connection.withdraw(request)
             ready += closed
             if self._cuts.is_cut(event):

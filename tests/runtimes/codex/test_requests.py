@@ -21,6 +21,8 @@ from agentteam_runtimes.driver import (
     AskClosed,
     Asked,
     Noticed,
+    ReadCalled,
+    SendCalled,
     TurnEnded,
     TurnRef,
 )
@@ -76,13 +78,55 @@ async def test_request_that_nobody_can_decide_fails_closed(
 
 
 @pytest.mark.bug("B26")
-async def test_call_of_a_tool_that_was_not_offered_fails(fake: FakeAppServer) -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("another", {"target": "@a", "text": "x"}),
+        ("send_message", {"target": "@a"}),
+        ("send_message", {"text": "x"}),
+        ("read_history", []),
+        ("read_history", {"target": 7}),
+    ],
+)
+async def test_call_that_is_none_of_ours_fails_at_once(
+    fake: FakeAppServer, tool: str, arguments: object
+) -> None:
     await fake.running_turn()
-    params = {"threadId": THREAD, "turnId": "T1", "callId": "c", "tool": "x"}
-    fake.send({"id": 4, "method": "item/tool/call", "params": params})
+    fake.send(tool_call(tool, arguments))
     await wait_all_tasks_blocked()
     (reply,) = fake.replies
     assert reply["result"]["success"] is False
+
+
+@pytest.mark.req("R36")
+async def test_call_of_our_tool_bears_its_turn_and_gets_one_result(
+    fake: FakeAppServer,
+) -> None:
+    await fake.running_turn()
+    fake.send(tool_call("send_message", {"target": "@a", "text": "hello"}))
+    fake.send(tool_call("read_history", {"target": "#n", "after": 3}, id=5))
+    (sent,), (read,) = fake.seen.of(SendCalled), fake.seen.of(ReadCalled)
+    assert (sent.turn, sent.target, sent.text) == (TurnRef("T1"), "@a", "hello")
+    assert (read.turn, read.target, read.after) == (TurnRef("T1"), "#n", 3)
+    await fake.session.tool_result(sent.call, "Held: read first", error=True)
+    await fake.session.tool_result(sent.call, "again", error=False)
+    await fake.session.tool_result(read.call, "3 from alice", error=False)
+    first, second = fake.replies
+    said = {"type": "inputText", "text": "Held: read first"}
+    assert first == {"id": 4, "result": {"contentItems": [said], "success": False}}
+    assert (second["id"], second["result"]["success"]) == (5, True)
+
+
+@pytest.mark.req("R42")
+async def test_call_of_a_turn_that_ended_is_not_answered_into_the_next(
+    fake: FakeAppServer,
+) -> None:
+    await fake.running_turn()
+    fake.send(tool_call("send_message", {"target": "@a", "text": "hello"}))
+    fake.send(completed("T1", "interrupted"))
+    (sent,) = fake.seen.of(SendCalled)
+    await fake.session.tool_result(sent.call, "too late", error=False)
+    assert fake.replies == []
 
 
 @pytest.mark.bug("B26")
@@ -95,6 +139,12 @@ async def test_every_one_of_many_refused_requests_is_answered_and_told(
     await wait_all_tasks_blocked()
     assert sorted(r["id"] for r in fake.replies) == list(range(200))
     assert len(fake.seen.of(Noticed)) == 200
+
+
+def tool_call(tool: str, arguments: object, id: int = 4) -> dict[str, object]:
+    where = {"threadId": THREAD, "turnId": "T1", "callId": "c", "namespace": None}
+    params = where | {"tool": tool, "arguments": arguments}
+    return {"id": id, "method": "item/tool/call", "params": params}
 
 
 def ask(turn: str = "T1", thread: str = THREAD, id: int = 0) -> dict[str, object]:
