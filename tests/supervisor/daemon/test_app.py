@@ -1,0 +1,243 @@
+"""The whole daemon with the real server and a real runtime process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import asynccontextmanager, closing
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import psutil
+import pytest
+import trio
+from attrs import define
+
+from agentteam_supervisor.daemon.app import link_url, run_daemon
+from agentteam_supervisor.daemon.config import DaemonConfig
+from agentteam_supervisor.daemon.link import LinkRefused
+from agentteam_supervisor.daemon.lock import StateDirectoryBusy
+from agentteam_supervisor.server.app import run_server
+from agentteam_supervisor.server.config import ServerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
+
+URGENT = {"interruptPolicy": "interrupt_current_run"}
+
+DAEMON = """
+import sys, trio
+from pathlib import Path
+from agentteam_supervisor.daemon.app import run_daemon
+from agentteam_supervisor.daemon.config import DaemonConfig
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run_daemon, DaemonConfig(Path(sys.argv[1])), sys.argv[2])
+        print("ready", flush=True)
+
+trio.run(main)
+"""
+
+
+@define
+class Api:
+    """The HTTP contract, as far as these tests need it."""
+
+    url: str
+    client: httpx.AsyncClient
+
+    async def get(self, path: str) -> Any:
+        return (await self.client.get(path)).raise_for_status().json()
+
+    async def post(self, path: str, body: dict[str, Any]) -> Any:
+        return (await self.client.post(path, json=body)).raise_for_status().json()
+
+    async def add(self, **settings: Any) -> Any:
+        body = {"name": "demo", "runtime": "rehearsal", **settings}
+        return await self.post("/api/agents", body)
+
+    async def send(self, *steps: dict[str, Any], text: str = "") -> Any:
+        body = text or f"#do {json.dumps(steps)}"
+        return await self.post("/api/targets/@demo/messages", {"body": body})
+
+    async def urgent(self, message: Any) -> Any:
+        return await self.post(f"/api/messages/{message['id']}/agent-delivery", URGENT)
+
+    async def delivered(self, delivery: Any) -> Any:
+        return await self.get(f"/api/deliveries/{delivery['id']}?wait=20")
+
+    async def agent_when(self, ready: Callable[[Any], Any]) -> Any:
+        agent = await self.get("/api/agents/demo")
+        while not ready(agent):  # the HTTP side has nothing to wait on but events
+            await trio.sleep(0.02)
+            agent = await self.get("/api/agents/demo")
+        return agent
+
+    async def kinds(self) -> list[str]:
+        return [
+            i["kind"] for i in (await self.get("/api/agents/demo/activity"))["items"]
+        ]
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncGenerator[Api]:
+    async with trio.open_nursery() as nursery:
+        config = ServerConfig(path / "server", port=0)
+        url = f"http://127.0.0.1:{await nursery.start(run_server, config)}"
+        async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+            with trio.fail_after(60):
+                yield Api(url, client)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def daemon(path: Path, api: Api) -> AsyncGenerator[None]:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run_daemon, DaemonConfig(path), api.url)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def children() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children(recursive=True) if alive(p)]
+
+
+def alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_the_links_address_is_made_of_the_servers() -> None:
+    assert link_url("http://127.0.0.1:8642") == "ws://127.0.0.1:8642/link"
+    assert link_url("https://host/team/") == "wss://host/team/link"
+    assert link_url("ws://host:1/link") == "ws://host:1/link"
+
+
+@pytest.mark.slow
+@pytest.mark.req("R27", "R32", "R134")
+async def test_an_urgent_message_cuts_the_run_and_is_answered(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, daemon(tmp_path / "daemon", api):
+        await api.add()
+        await api.send({"say": "one two three four five " * 20, "ms": 50})
+        await api.agent_when(lambda a: a["currentRun"])
+        delivery = await api.urgent(await api.send(text="now this"))
+        delivered = await api.delivered(delivery)
+        assert delivered["state"] == "surfaced"
+        assert delivered["evidence"]["at"]
+        await api.agent_when(lambda a: a["status"] == "idle")
+        kinds = [k for k in await api.kinds() if not k.startswith("run_")]
+        assert kinds == ["requested", "stopping", "interrupted", "started"]
+        runs = (await api.get("/api/agents/demo/runs"))["runs"]
+        assert [r["outcome"] for r in runs] == ["aborted", "completed"]
+    assert children() == []
+
+
+@pytest.mark.slow
+@pytest.mark.bug("B12")
+async def test_a_second_daemon_is_refused_by_the_lock_or_by_the_server(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as api, daemon(tmp_path / "one", api):
+        with pytest.raises(StateDirectoryBusy):
+            await run_daemon(DaemonConfig(tmp_path / "one"), api.url)
+        with pytest.raises(LinkRefused, match="holds the agents already"):
+            await run_daemon(DaemonConfig(tmp_path / "two"), api.url)
+        # The first one goes on.
+        await api.add()
+        message = await api.send(text="hello")
+        delivered = await api.delivered(message["deliveries"][0])
+        assert delivered["state"] == "surfaced"
+
+
+@pytest.mark.slow
+@pytest.mark.req("R121")
+async def test_after_kill_9_the_cut_turn_is_closed_and_not_run_again(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as api:
+        async with started(tmp_path / "daemon", api) as killed:
+            await api.add()
+            message = await api.send({"say": "one two three four five " * 50, "ms": 50})
+            await api.delivered(message["deliveries"][0])
+            tree = psutil.Process(killed.pid).children(recursive=True)
+            assert tree
+            killed.send_signal(signal.SIGKILL)
+        async with daemon(tmp_path / "daemon", api):
+            assert not [p for p in tree if alive(p)]
+            message = await api.send(text="are you there?")
+            delivered = await api.delivered(message["deliveries"][0])
+            assert delivered["state"] == "surfaced"
+            await api.agent_when(lambda a: a["status"] == "idle")
+            runs = (await api.get("/api/agents/demo/runs"))["runs"]
+            assert [r["outcome"] for r in runs] == ["interrupted", "completed"]
+            assert runs[1]["generation"] > runs[0]["generation"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("R137")
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"workdir": "/no/such/place"}, "/no/such/place does not exist"),
+        ({"runtime": "codex", "options": {"bin": "/no/such/codex"}}, "/no/such/codex"),
+    ],
+)
+async def test_what_cannot_start_is_the_agents_problem_with_what_to_do(
+    tmp_path: Path, settings: dict[str, Any], problem: str
+) -> None:
+    async with serving(tmp_path) as api, daemon(tmp_path / "daemon", api):
+        await api.add(**settings)
+        delivery = await api.urgent(await api.send(text="hello"))
+        delivered = await api.delivered(delivery)
+        assert delivered["state"] == "failed"
+        assert problem in delivered["diagnostic"]["problem"]
+        assert delivered["diagnostic"]["whatToDo"]
+        agent = await api.agent_when(lambda a: a["problem"])
+        assert problem in agent["problem"]["problem"]
+        assert agent["status"] == "idle"
+
+
+@pytest.mark.slow
+@pytest.mark.bug("B14")
+async def test_what_was_sent_while_the_daemon_was_away_is_delivered_once(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as api:
+        async with daemon(tmp_path / "daemon", api):
+            await api.add()
+        sent = [await api.send(text=f"message {n}") for n in range(5)]
+        async with daemon(tmp_path / "daemon", api):
+            for message in sent:
+                delivered = await api.delivered(message["deliveries"][0])
+                assert delivered["state"] == "surfaced"
+        entries = journal_of(tmp_path / "daemon")
+        seen = [e["body"] for e in entries if e["kind"] == "user/message"]
+        assert seen == [f"message {n}" for n in range(5)]
+
+
+# A plain child of the test: it is to be killed, not contained.
+Child = subprocess.Popen[str]  # noqa: TID251
+
+
+@asynccontextmanager
+async def started(path: Path, api: Api) -> AsyncGenerator[Child]:
+    """Run a daemon as a process of its own."""
+    command = [sys.executable, "-c", DAEMON, str(path), api.url]
+    child = Child(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert await trio.to_thread.run_sync(child.stdout.readline) == "ready\n"
+        yield child
+    finally:
+        child.kill()
+        child.communicate(timeout=10)
+
+
+def journal_of(path: Path) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(path / "journal.sqlite3")) as db:
+        rows = db.execute("SELECT event FROM entries ORDER BY agent, seq")
+        return [json.loads(event) for (event,) in rows]
