@@ -19,6 +19,7 @@ from agentteam_protocol.codec import to_wire
 from agentteam_protocol.errors import RuntimeFailure
 from agentteam_protocol.frames import VERSION, AgentGranted, Frame, Hello
 from agentteam_protocol.ids import AgentId, DaemonId, mint
+from agentteam_protocol.journal import RunNotice
 from agentteam_runtimes.contained import read_identity
 from agentteam_runtimes.driver import Options
 from agentteam_runtimes.old_trees import end_tree
@@ -28,6 +29,7 @@ from agentteam_supervisor.daemon.loading import Pacer, Reporter, load
 from agentteam_supervisor.daemon.lock import StateDirectory, owned
 from agentteam_supervisor.daemon.ports import Workshop
 from agentteam_supervisor.daemon.roster import Roster
+from agentteam_supervisor.daemon.translation import notice
 from agentteam_supervisor.journal.log import Journal, open_journal
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from agentteam_supervisor.daemon.config import DaemonConfig
     from agentteam_supervisor.daemon.seat import Actor, Done
+    from agentteam_supervisor.journal.schema import Salvage
     from agentteam_supervisor.session.state import Session
 
 _log = logging.getLogger(__name__)
@@ -55,14 +58,24 @@ async def run_daemon(
     with owned(config.state_dir) as state:
         async with open_journal(state.journal) as journal:
             if journal.salvage is not None:
-                _log.error("the journal was damaged: %s", journal.salvage)
+                _tell_damage(journal, journal.salvage)
             loaded = await _load_all(journal)
             await _end_old_trees(loaded)
             daemon = await _Daemon.prepare(config, state, journal, loaded, server_url)
             await daemon.serve(task_status)
 
 
+def _tell_damage(journal: Journal, salvage: Salvage) -> None:
+    """Loudly: in the log of the program, and to the people of every agent."""
+    _log.error("the journal was damaged: %s", salvage)
+    words = "the log was damaged; what could be read of it is in use"
+    aside = f"the damaged file is kept as {salvage.moved_to.name}"
+    for agent in map(AgentId, salvage.agents):
+        journal.append(agent, [RunNotice(words, aside)], [notice(agent, words, aside)])
+
+
 async def _load_all(journal: Journal) -> dict[AgentId, Reporter]:
+    await journal.flushed()
     return {agent: await load(journal, agent) for agent in await journal.kept()}
 
 

@@ -12,6 +12,7 @@ from attrs import evolve
 from agentteam_protocol.journal import EpochBegun, JournalEvent
 from agentteam_supervisor.daemon.reports import Reporting, begin, report
 from agentteam_supervisor.daemon.restarts import Intensity, judge
+from agentteam_supervisor.daemon.translation import notice
 from agentteam_supervisor.journal.log import Journal, now
 from agentteam_supervisor.session.repair import repair
 from agentteam_supervisor.session.state import Ledger, Live, Session
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 
+_DAMAGED = "records that could not be read were set aside; the rest is in use"
+
 
 class Reporter:
     """Reports one session: it remembers what was told before. `take` is the port."""
 
-    def __init__(self, reporting: Reporting) -> None:
+    def __init__(self, reporting: Reporting, damaged: int = 0) -> None:
         self.reporting = reporting
+        self.damaged = damaged
 
     def take(self, event: JournalEvent, at: str) -> list[Frame]:
         self.reporting, frames = report(self.reporting, event, at)
@@ -46,7 +50,7 @@ async def load(journal: Journal, agent: AgentId) -> Reporter:
         for entry in entries:
             reporting, _ = report(reporting, entry.event, entry.at)
         after = entries[-1].seq
-    return Reporter(reporting)
+    return Reporter(reporting, journal.damaged(agent))
 
 
 async def reopen(
@@ -61,10 +65,12 @@ async def reopen(
     fresh = epoch > reporter.ledger.gen.epoch or journal.last(agent) == 0
     records = [
         record if fresh else _continued(record, reporter.ledger)
-        for record in repair(reporter.ledger, epoch)
+        for record in repair(reporter.ledger, epoch, reporter.damaged)
     ]
     at = now()
     frames = [frame for record in records for frame in reporter.take(record, at)]
+    if reporter.damaged:
+        frames.append(notice(agent, "log damaged here", _DAMAGED))
     await journal.append(agent, records, frames, at).wait()
     # Ids count from here; in an epoch that goes on they must not come again.
     serial = 0 if fresh else time.time_ns() // 1_000_000

@@ -310,7 +310,7 @@ def _frontier_moved(r: _Report, e: j.FrontierMoved) -> None:
 
 
 def _asked(r: _Report, e: j.ApprovalAsked) -> None:
-    request = e.request
+    request = e.request if e.request.asked_at else evolve(e.request, asked_at=r.at)
     r.set(asks={**r.state.asks, request.id: request})
     r.frames.append(ApprovalReported(r.ledger.agent, request, _run_gen(r)))
     detail = {"approval": request.id}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
 from itertools import islice
@@ -86,7 +86,7 @@ class Journal:
     ) -> None:
         self.path = path
         self.salvage = salvage
-        self.damaged = 0
+        self._damaged: Counter[AgentId] = Counter()
         self.unwritten = 0
         self._max_unwritten = max_unwritten
         self._numbers = numbers
@@ -186,11 +186,15 @@ class Journal:
         try:
             return Entry(seq, at, decode_event(data))
         except RemoteProtocolError:
-            stand_in = marker(self.damaged == 0, seq)
-            self.damaged += 1
+            stand_in = marker(self._damaged[agent] == 0, seq)
+            self._damaged[agent] += 1
             request = op.SetAside(agent, seq, encode_event(stand_in), Commit())
             self._put(request)
             return Entry(seq, str(at), stand_in)
+
+    def damaged(self, agent: AgentId) -> int:
+        """Count the agent's records that were set aside since the journal was opened."""
+        return self._damaged[agent]
 
     # --- the link ---------------------------------------------------------------
 

@@ -174,7 +174,7 @@ async def test_text_that_is_no_text_is_written_all_the_same(path: Path) -> None:
         await journal.append(A, [event]).wait()
         (entry,) = await journal.entries(A)
         assert entry.event == ToolResult(1, "call", output="half an emoji ? end")
-        assert journal.damaged == 0
+        assert journal.damaged(A) == 0
 
 
 async def test_a_full_queue_refuses_before_anything_is_accepted(path: Path) -> None:
@@ -203,12 +203,12 @@ async def test_a_record_that_cannot_be_read_is_set_aside_and_marked(path: Path) 
         assert events[1] == RunNotice("log damaged here", "record 2 was set aside")
         assert events[2] == note(3)
         assert isinstance(events[3], FenceLate)
-        assert journal.damaged == 2
+        assert journal.damaged(A) == 2
         await journal.append(A, [note(6)]).wait()
     async with open_journal(path) as journal:
         # The marker has its place for ever, and nothing is damaged any more.
         assert [e.event for e in await journal.entries(A)] == [*events, note(6)]
-        assert journal.damaged == 0
+        assert journal.damaged(A) == 0
     with closing(sqlite3.connect(path)) as db:
         kept = db.execute("SELECT seq FROM damaged ORDER BY seq").fetchall()
     assert kept == [(2,), (4,)]
