@@ -30,7 +30,6 @@ from agentteam_runtimes.codex.turns import Turns
 from agentteam_runtimes.contained import Contained
 from agentteam_runtimes.driver import (
     Capabilities,
-    Containment,
     Emit,
     EvidenceLevel,
     Exited,
@@ -93,10 +92,16 @@ class CodexDriver:
             on_exit=line.exited,
         ) as incarnation:
             line.incarnation = incarnation
-            contained = Contained(incarnation)
             async with trio.open_nursery() as nursery:
+                contained = Contained(incarnation)
+                # There before the thread is: what codex asks meanwhile is answered.
+                session = line.session = CodexSession(
+                    line.connection, Turns(""), contained, emit, nursery
+                )
                 try:
-                    session = await _shake_hands(spec, resume, line, contained, nursery)
+                    await _shake_hands(spec, resume, session)
+                    line.ready = True
+                    emit([SessionNamed(session.turns.thread)])
                 except RuntimeExited as error:
                     failure = await _last_words(incarnation, error)
                 except RuntimeFailure as error:
@@ -113,10 +118,11 @@ class CodexDriver:
 
 
 class _Line:
-    """What joins the pipes to the session, which exists only after the handshake."""
+    """What joins the pipes to the session."""
 
     def __init__(self, emit: Emit) -> None:
         self.emit = emit
+        self.ready = False
         self.connection = Connection(self._write, self._received)
         self.incarnation: Incarnation | None = None
         self.session: CodexSession | None = None
@@ -129,7 +135,6 @@ class _Line:
             raise RuntimeRefused(f"nothing was written: {full}") from full
 
     def _received(self, received: Sequence[Received]) -> None:
-        # Before there is a thread, nothing concerns a turn of it.
         if self.session is not None:
             self.session.receive(received)
 
@@ -139,7 +144,7 @@ class _Line:
 
     def exited(self, end: Exit) -> None:
         self.connection.exited(RuntimeExited(end.returncode, end.stderr_tail))
-        if self.session is None:
+        if not self.ready:
             return  # the handshake raises it
         if end.half_line:
             half = end.half_line[:400].decode("utf-8", "replace")
@@ -148,24 +153,16 @@ class _Line:
 
 
 async def _shake_hands(
-    spec: SessionSpec,
-    resume: str | None,
-    line: _Line,
-    contained: Containment,
-    nursery: trio.Nursery,
-) -> CodexSession:
+    spec: SessionSpec, resume: str | None, session: CodexSession
+) -> None:
     """Initialize, then start or resume the thread."""
     with trio.move_on_after(START_SECONDS):
         ours = wire.initialize(installed_version("agentteam-supervisor"))
-        await line.connection.call(wire.INITIALIZE, ours)
-        await line.connection.notify(wire.INITIALIZED)
-        thread = await _open_thread(spec, resume, line.connection)
-        session = CodexSession(
-            line.connection, Turns(thread), contained, line.emit, nursery
-        )
-        line.session = session
-        line.emit([SessionNamed(thread)])
-        return session
+        await session.connection.call(wire.INITIALIZE, ours)
+        await session.connection.notify(wire.INITIALIZED)
+        thread = await _open_thread(spec, resume, session.connection)
+        session.turns.thread = thread
+        return
     raise RuntimeTooSlow(f"codex did not shake hands within {START_SECONDS:g} s")
 
 

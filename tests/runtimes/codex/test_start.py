@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from itertools import pairwise
@@ -17,7 +18,13 @@ from agentteam_protocol.ids import AgentId
 from agentteam_runtimes.codex import driver as codex_driver
 from agentteam_runtimes.codex.command import command, environment, version
 from agentteam_runtimes.codex.driver import CodexDriver, thread_settings
-from agentteam_runtimes.driver import Options, SessionSpec, Steer
+from agentteam_runtimes.driver import (
+    Exited,
+    Options,
+    SessionNamed,
+    SessionSpec,
+    Steer,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,3 +162,31 @@ async def test_start_that_never_shakes_hands_ends_in_time(
     with trio.fail_after(20), pytest.raises(RuntimeTooSlow):
         async with CodexDriver().open(spec(tmp_path, options), None, SeenEvents()):
             pass
+
+
+# Asks before it answers anything, as if to refresh a login, and waits for the reply.
+ASKS_FIRST = """
+read initialize
+echo '{"id":"ask-1","method":"account/chatgptAuthTokens/refresh","params":{}}'
+read reply
+echo "$reply" > reply.json
+echo '{"id":1,"result":{}}'
+read initialized
+read start
+echo '{"id":2,"result":{"thread":{"id":"thread-1"}}}'
+exec cat
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.bug("B26")
+async def test_request_during_the_handshake_is_answered(tmp_path: Path) -> None:
+    options = Options(bin=program(tmp_path, ASKS_FIRST))
+    seen = SeenEvents()
+    with trio.fail_after(20):
+        async with CodexDriver().open(spec(tmp_path, options), None, seen):
+            pass
+    reply = json.loads((tmp_path / "reply.json").read_text())
+    assert (reply["id"], reply["error"]["code"]) == ("ask-1", -32601)
+    assert [e.resume for e in seen.of(SessionNamed)] == ["thread-1"]
+    assert seen.of(Exited)[0].returncode == 0
