@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from agentteam_supervisor.approval.policy import read_outcome
 from agentteam_supervisor.session.events import (
     ApprovalAnswered,
     Event,
@@ -63,9 +64,11 @@ class Services:
             except Exception as error:
                 # A listener is a host's code, and its fault blocks one batch.
                 return Rejected(f"a listener failed: {error!r}")
-            if isinstance(decision, Rejected):
-                return decision
-            items = decision.items
+            match _read_decision(decision):
+                case Entered(items):
+                    pass
+                case Rejected() as rejected:
+                    return rejected
         return Entered(items)
 
     # --- approval/request ---------------------------------------------------------
@@ -74,7 +77,7 @@ class Services:
         with trio.CancelScope() as scope:
             self._consults[request.id] = scope
             try:
-                outcome = await self._ports.consult(request)
+                outcome = read_outcome(await self._ports.consult(request))
             finally:
                 self._consults.pop(request.id, None)
             self._feed(ApprovalAnswered(request.id, outcome))
@@ -102,6 +105,13 @@ class Services:
 
     def stopped_read(self, effect: fx.ReadTarget) -> HistoryRead:
         return _unread(effect, STOPPED)
+
+
+def _read_decision(value: object) -> Entered | Rejected:
+    """Take a host's word as it is; no decision lets nothing in."""
+    if isinstance(value, Entered | Rejected):
+        return value
+    return Rejected("a listener gave no decision")
 
 
 def _unread(effect: fx.ReadTarget, words: str) -> HistoryRead:

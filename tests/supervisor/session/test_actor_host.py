@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from tests.kit.fake_driver import FakeDriver
@@ -227,6 +229,19 @@ async def test_fault_of_a_listener_blocks_its_batch_alone(
         raise LookupError("no table")
 
     async with bench(listeners=[broken]) as b:
+        one = b.deliver("a1")
+        await b.handle.when_idle()
+        assert b.state(one) is DeliveryState.blocked
+        assert not b.actor.ended
+
+
+async def test_listener_that_decides_nothing_blocks_its_batch(
+    autojump_clock: MockClock,
+) -> None:
+    async def listener(_: tuple[Item, ...]) -> Any:
+        return None
+
+    async with bench(listeners=[listener]) as b:
         one = b.deliver("a1")
         await b.handle.when_idle()
         assert b.state(one) is DeliveryState.blocked

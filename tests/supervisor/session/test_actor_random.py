@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 from hypothesis import HealthCheck, given, settings, strategies as st
+from tests.kit.fake_driver import CAPABILITIES, FakeDriver
 from tests.kit.session_bench import Bench, bench
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -21,12 +22,15 @@ from agentteam_runtimes.driver import (
     Asked,
     AskRef,
     CallRef,
+    Capabilities,
+    Interrupt,
     InterruptRefused,
     ItemOutcome,
     Output,
     ReadCalled,
     Said,
     SendCalled,
+    Steer,
     SteerRefused,
     SubmitRefused,
     ToolEnded,
@@ -225,6 +229,16 @@ def fold_all(b: Bench) -> Any:
     return ledger
 
 
+Kind = tuple[Capabilities, bool]  # and whether it is a process
+KINDS: st.SearchStrategy[Kind] = st.sampled_from(
+    [
+        (CAPABILITIES, True),
+        (CAPABILITIES, False),
+        (evolve(CAPABILITIES, steer=Steer.none, batch_input=False), True),
+        (evolve(CAPABILITIES, interrupt=Interrupt.none), True),
+        (evolve(CAPABILITIES, approval_cancel=False), True),
+    ]
+)
 TARGETS = st.sampled_from(["tgt_1", "tgt_2"])
 STEPS = st.one_of(
     st.tuples(st.just("deliver"), TARGETS),
@@ -259,11 +273,13 @@ STEPS = st.one_of(
 )
 
 
-async def _play(steps: list[tuple[str, Any]], *, dispose: bool) -> None:
+async def _play(
+    driver: FakeDriver, steps: list[tuple[str, Any]], *, dispose: bool
+) -> None:
     people = ApprovalService()
     people.add(wait_for_person)
     limits = Limits(silence=300)
-    async with bench(consult=people.request, limits=limits) as b:
+    async with bench(driver=driver, consult=people.request, limits=limits) as b:
         script = Script(b)
         for step in steps:
             await script.play(step)
@@ -310,9 +326,11 @@ def _check(script: Script) -> None:
     assert len(b.driver.gates.named("interrupt")) <= 2 * held
 
 
-def _run(steps: list[tuple[str, Any]], *, dispose: bool) -> None:
+def _run(kind: Kind, steps: list[tuple[str, Any]], *, dispose: bool) -> None:
     async def main() -> None:
-        await _play(steps, dispose=dispose)
+        capabilities, process = kind
+        driver = FakeDriver(capabilities, process=process)
+        await _play(driver, steps, dispose=dispose)
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
@@ -333,17 +351,17 @@ SCRIPTS = st.builds(
 
 @pytest.mark.inv(12, 31, 35, 36, 37, 38)
 @SETTINGS
-@given(SCRIPTS)
+@given(KINDS, SCRIPTS)
 def test_every_script_settles_and_every_caller_is_answered(
-    steps: list[tuple[str, Any]],
+    kind: Kind, steps: list[tuple[str, Any]]
 ) -> None:
-    _run(steps, dispose=False)
+    _run(kind, steps, dispose=False)
 
 
 @pytest.mark.inv(34)
 @SETTINGS
-@given(SCRIPTS)
+@given(KINDS, SCRIPTS)
 def test_dispose_ends_every_script_in_bounded_time(
-    steps: list[tuple[str, Any]],
+    kind: Kind, steps: list[tuple[str, Any]]
 ) -> None:
-    _run(steps, dispose=True)
+    _run(kind, steps, dispose=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from attrs import evolve
-from tests.kit.fake_driver import CAPABILITIES, FakeDriver
+from tests.kit.fake_driver import CAPABILITIES, FakeDriver, FakeRuntime
 from tests.kit.session_bench import bench
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -40,7 +41,10 @@ from agentteam_supervisor.session.prompt import HISTORY_LOST
 from agentteam_supervisor.session.state import Phase, Session
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from agentteam_protocol.errors import RuntimeFailure
+    from agentteam_runtimes.driver import Emit, SessionSpec
 
 
 # A runtime that cannot be steered, so that what comes waits.
@@ -345,3 +349,49 @@ async def test_result_and_exit_in_one_batch_is_a_completed_turn(
         assert end.outcome is TurnOutcome.completed
         assert end.cause is not CutCause.silent
         assert b.session.live.phase is Phase.offline
+
+
+@pytest.mark.bug("B25")
+async def test_exit_without_a_result_is_an_error_whatever_the_code(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        await b.running()
+        b.driver.runtime.exit(0)
+        await b.handle.when_idle()
+        (end,) = b.journal.of(TurnEnd)
+        assert isinstance(end, TurnEnd)
+        assert end.outcome is TurnOutcome.error
+
+
+async def test_session_that_is_cancelled_during_a_start_leaves_no_process(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        b.driver.gates.hold("open")
+        b.deliver("a1")
+        await wait_all_tasks_blocked()
+        assert b.driver.resumed == [None]
+    # The bench was left: everything of it was cancelled.
+    assert b.driver.closed == 1
+    assert b.actor.ended
+
+
+async def test_exit_in_the_same_moment_as_the_handshake_is_a_failed_start(
+    autojump_clock: MockClock,
+) -> None:
+    class Dying(FakeDriver):
+        @asynccontextmanager
+        async def open(
+            self, spec: SessionSpec, resume: str | None, emit: Emit
+        ) -> AsyncGenerator[FakeRuntime]:
+            async with FakeDriver.open(self, spec, resume, emit) as runtime:
+                runtime.exit(7, stderr_tail="no licence")
+                yield runtime
+
+    async with bench(driver=Dying()) as b:
+        b.deliver("a1")
+        await b.handle.when_idle()
+        problem = b.session.ledger.problem
+        assert problem is not None
+        assert "no licence" in problem.problem
