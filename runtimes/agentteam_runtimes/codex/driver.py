@@ -56,7 +56,13 @@ START_SECONDS = 30.0
 STOP_SECONDS = 2.0
 LAST_WORDS_SECONDS = 2.0
 
-GONE = ("no rollout found", "not found", "invalid thread id", "invalid session id")
+# Any other refusal is not "the session does not exist".
+GONE = (
+    "no rollout found",
+    "thread not found",
+    "invalid thread id",
+    "invalid session id",
+)
 
 
 class CodexDriver:

@@ -25,7 +25,7 @@ ASKING = {"approval_policy": "untrusted"}
 PATCH = "*** Begin Patch\n*** Add File: made\n+hello\n*** End Patch\n"
 
 
-@pytest.mark.req("R70")
+@pytest.mark.bug("B07")
 async def test_interrupt_while_an_approval_is_pending_runs_nothing(
     desk: CodexDesk,
 ) -> None:
@@ -49,7 +49,8 @@ async def test_interrupt_while_an_approval_is_pending_runs_nothing(
     assert not [m for m in desk.home.wire if "result" in m]
 
 
-@pytest.mark.req("R70", "R92")
+@pytest.mark.bug("B07")
+@pytest.mark.req("R70")
 async def test_cancelled_ask_ends_its_turn_and_the_interrupt_finds_it_over(
     desk: CodexDesk,
 ) -> None:
@@ -69,6 +70,7 @@ async def test_cancelled_ask_ends_its_turn_and_the_interrupt_finds_it_over(
     assert len(desk.model.requests) == 1
 
 
+@pytest.mark.req("R78", "R92")
 @pytest.mark.parametrize(
     ("outcome", "made"),
     [

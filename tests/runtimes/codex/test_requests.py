@@ -51,7 +51,7 @@ async def test_unknown_request_gets_one_error_under_its_own_id(
     assert reply["error"]["code"] == -32601
 
 
-@pytest.mark.bug("B26", "B23")
+@pytest.mark.bug("B26")
 @pytest.mark.req("R92")
 @pytest.mark.parametrize(
     ("method", "result"),
@@ -117,7 +117,6 @@ async def test_call_of_our_tool_bears_its_turn_and_gets_one_result(
     assert (second["id"], second["result"]["success"]) == (5, True)
 
 
-@pytest.mark.req("R42")
 async def test_call_of_a_turn_that_ended_is_not_answered_into_the_next(
     fake: FakeAppServer,
 ) -> None:

@@ -91,7 +91,6 @@ def test_environment_inherits_little_and_the_agents_own_comes_on_top(
     }
 
 
-@pytest.mark.req("R74", "R76")
 def test_policy_never_asks_nobody_and_the_agents_sandbox_counts(
     tmp_path: Path,
 ) -> None:

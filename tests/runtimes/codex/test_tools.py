@@ -54,7 +54,6 @@ async def test_our_tools_are_there_after_a_resume(desk: CodexDesk) -> None:
     assert sent.turn == turn
 
 
-@pytest.mark.req("R42", "R138")
 async def test_result_of_a_cut_call_never_reaches_the_next_turn(
     desk: CodexDesk,
 ) -> None:

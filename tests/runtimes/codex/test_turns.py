@@ -114,8 +114,6 @@ def test_start_that_names_a_known_turn_started_no_new_one(played: Played) -> Non
     assert [(e.turn, e.key) for e in played.of(Surfaced)] == [(T1, "k1"), (T1, "k2")]
 
 
-@pytest.mark.req("R44", "R47")
-@pytest.mark.inv(9)
 def test_only_the_completed_item_with_our_id_is_evidence(played: Played) -> None:
     played.turns.start(Batch("b", (an_item("k1"),)))
     played.turns.named("T1")
