@@ -32,6 +32,7 @@ from agentteam_protocol.frames import (
 from agentteam_supervisor.server import history, leases, outbox, reports
 from agentteam_supervisor.server.freshness import Fence, Fencing
 from agentteam_supervisor.server.pulse import Pulse
+from agentteam_supervisor.server.writer import StoreUnwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-# One message carries at most so many numbered frames.
-BATCH = 128
 LIVE = 1000
 GOING_DOWN = (1001, "the server is going down")
 
@@ -163,11 +162,8 @@ class Connection:
         if not self._outbox_moved:
             return []
         self._outbox_moved = False
-        rows = await self._store.read(
-            lambda tx: outbox.pending(tx, self.daemon, sent, BATCH)
-        )
-        if len(rows) == BATCH:
-            self._outbox_moved = True
+        rows = await self._store.read(lambda tx: outbox.batch(tx, self.daemon, sent))
+        self._outbox_moved = self._outbox_moved or bool(rows)
         return rows
 
     async def _read(self, scope: trio.CancelScope) -> None:
@@ -180,6 +176,10 @@ class Connection:
         except RemoteProtocolError as exc:
             LOG.warning("daemon %s broke the protocol: %s", self.daemon, exc)
             self.close(1002, "not a valid frame")
+            return
+        except StoreUnwritable as exc:
+            LOG.error("reports of daemon %s were not stored: %s", self.daemon, exc)
+            self.close(1011, "the reports could not be stored; send them again")
             return
         except WebSocketDisconnect:
             pass

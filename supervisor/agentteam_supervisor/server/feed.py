@@ -19,9 +19,10 @@ from agentteam_supervisor.server.pulse import Pulse
 if TYPE_CHECKING:
     from agentteam_supervisor.server.store import Store
 
-# Watchers that are this far behind read from the store instead of from memory.
+# Watchers that are further behind read from the store instead of from memory.
 RING = 2048
-PAGE = 500
+RING_BYTES = 16 * 1024 * 1024
+PAGE = 100
 LIVE = 256
 
 
@@ -62,6 +63,7 @@ class Feed:
         self.closing = False
         self._store = store
         self._ring: list[Entry] = []
+        self._bytes = 0
         self._watchers: set[Watcher] = set()
 
     async def run(
@@ -76,9 +78,7 @@ class Feed:
             if not fresh:
                 await ticket.wait()
                 continue
-            self._ring.extend(fresh)
-            if len(self._ring) > 2 * RING:
-                del self._ring[:-RING]
+            self._keep(fresh)
             self.head = fresh[-1].seq
             self.stored.beat()
             self.moved.beat()
@@ -118,6 +118,19 @@ class Feed:
     async def bounds(self) -> tuple[int, int]:
         return await self._store.read(events.bounds)
 
+    def _keep(self, fresh: list[Entry]) -> None:
+        self._ring.extend(fresh)
+        self._bytes += sum(map(_weight, fresh))
+        while len(self._ring) > 2 * RING or self._bytes > RING_BYTES:
+            dropped = self._ring[: len(self._ring) // 2 + 1]
+            del self._ring[: len(dropped)]
+            self._bytes -= sum(map(_weight, dropped))
+
     async def _read(self, seq: int, limit: int) -> list[Entry]:
         rows = await self._store.read(lambda tx: events.after(tx, seq, limit))
         return [Entry(row["seq"], row["kind"], row["data"]) for row in rows]
+
+
+def _weight(entry: Entry) -> int:
+    """Estimate what an entry costs: bodies are the only large thing."""
+    return 1000 + len(entry.data.get("body", ""))

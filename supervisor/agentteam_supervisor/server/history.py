@@ -32,7 +32,7 @@ def read(tx: Tx, asked: HistoryAsked) -> HistoryGiven:
     limit = max(1, min(asked.limit, MOST))
     after = _start(tx, asked, target, limit)
     rows = messages.after(tx, target["id"], after, limit)
-    refs = tuple(messages.ref(row, target) for row in rows)
+    refs = tuple(messages.ref(row, target) for row in messages.bearable(rows))
     return HistoryGiven(asked.ref, target["id"], refs)
 
 

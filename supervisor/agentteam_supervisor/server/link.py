@@ -137,10 +137,12 @@ class Link:
             await other.ended.wait()
 
     async def _leave(self, connection: Connection) -> None:
-        if self._current is connection:
-            self._current = None
-            await self._store.write(lambda tx: leases.part(tx, connection.daemon))
-        connection.ended.set()
+        try:
+            if self._current is connection:
+                self._current = None
+                await self._store.write(lambda tx: leases.part(tx, connection.daemon))
+        finally:
+            connection.ended.set()
 
 
 class _Unwelcome(Exception):

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from agentteam_supervisor.server.transaction import Row, Tx
 
 
+# Bodies that go along with a frame, such as what a held send has not seen.
+SHOWN_BYTES = 512 * 1024
+
+
 def post(
     tx: Tx, target: Row, body: str, author: Author, agent: AgentId | None = None
 ) -> dict[str, Any]:
@@ -148,6 +152,16 @@ def after(tx: Tx, target: TargetId, seq: int, limit: int) -> Sequence[Row]:
 def at(tx: Tx, target: TargetId, seqs: Sequence[int]) -> Sequence[Row]:
     mine = (messages.c.target_id == target) & messages.c.target_seq.in_(seqs)
     return tx.all(select(messages).where(mine).order_by(messages.c.target_seq))
+
+
+def bearable(rows: Sequence[Row]) -> Sequence[Row]:
+    """Cut a list off where its bodies would make too large a frame; one always fits."""
+    size = 0
+    for index, row in enumerate(rows):
+        size += len(row["body"])
+        if index and size > SHOWN_BYTES:
+            return rows[:index]
+    return rows
 
 
 def ref(message: Row, target: Row) -> MessageRef:

@@ -8,10 +8,10 @@ from the store's own tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Select, delete, insert, select, update
 
 from agentteam_protocol.codec import CONVERTER, from_wire
 from agentteam_protocol.frames import Frame
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentteam_supervisor.server.transaction import Tx
+
+
+BATCH = 128
+BATCH_BYTES = 512 * 1024
 
 
 def holder(tx: Tx) -> DaemonId | None:
@@ -62,12 +66,21 @@ def put(tx: Tx, daemon: DaemonId, number: int, frames: Sequence[Frame]) -> None:
     tx.touched.add("outbox")
 
 
-def pending(
-    tx: Tx, daemon: DaemonId, after: int, limit: int | None = None
-) -> list[tuple[int, Frame]]:
-    mine = (outbox.c.daemon_id == daemon) & (outbox.c.number > after)
-    query = select(outbox).where(mine).order_by(outbox.c.number).limit(limit)
-    return [(r["number"], _frame(r["frame"])) for r in tx.all(query)]
+def pending(tx: Tx, daemon: DaemonId, after: int) -> list[tuple[int, Frame]]:
+    """List all that the daemon has not made durable after this number."""
+    return [(r["number"], _frame(r["frame"])) for r in tx.all(_after(daemon, after))]
+
+
+def batch(tx: Tx, daemon: DaemonId, after: int) -> list[tuple[int, Frame]]:
+    """List the next frames that make a message of bearable size, at least one."""
+    rows: list[tuple[int, Frame]] = []
+    size = 0
+    for row in tx.all(_after(daemon, after).limit(BATCH)):
+        size += len(row["frame"])
+        if rows and size > BATCH_BYTES:
+            break
+        rows.append((row["number"], _frame(row["frame"])))
+    return rows
 
 
 def acknowledge(tx: Tx, daemon: DaemonId, number: int) -> None:
@@ -78,6 +91,11 @@ def acknowledge(tx: Tx, daemon: DaemonId, number: int) -> None:
 
 def clear(tx: Tx) -> None:
     tx.run(delete(outbox))
+
+
+def _after(daemon: DaemonId, number: int) -> Select[Any]:
+    mine = (outbox.c.daemon_id == daemon) & (outbox.c.number > number)
+    return select(outbox).where(mine).order_by(outbox.c.number)
 
 
 def _frame(text: str) -> Frame:

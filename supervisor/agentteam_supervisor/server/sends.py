@@ -91,7 +91,7 @@ def _forward(tx: Tx, agent: Row, target: Row, text: str) -> int:
 
 def _unseen(tx: Tx, target: Row, seqs: tuple[int, ...]) -> tuple[MessageRef, ...]:
     rows = messages.at(tx, target["id"], seqs[:SHOWN])
-    return tuple(messages.ref(row, target) for row in rows)
+    return tuple(messages.ref(row, target) for row in messages.bearable(rows))
 
 
 def _known(tx: Tx, send: SendId) -> SendJudged | None:

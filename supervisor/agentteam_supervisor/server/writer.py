@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import outcome
 import trio
 from attrs import define, field
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from agentteam_protocol.errors import AgentTeamError, QueueFull
 from agentteam_supervisor.server.transaction import Tx
@@ -105,8 +105,11 @@ class Writer:
         self, conn: Connection, work: Callable[[Tx], Any], touched: set[str]
     ) -> Any:
         tx = Tx(conn, self._retention)
-        with conn.begin_nested():
-            result = work(tx)
+        try:
+            with conn.begin_nested():
+                result = work(tx)
+        except OperationalError as exc:
+            raise StoreUnwritable(f"the store could not be written: {exc}") from exc
         touched |= tx.touched
         return result
 

@@ -17,10 +17,12 @@ from tests.kit.daemon_peer import (
 from tests.kit.server import open_server
 from trio_websocket import ConnectionClosed
 
+from agentteam_protocol.activity import ActivityKind
 from agentteam_protocol.codec import decode_envelope, encode_envelope
 from agentteam_protocol.control import ControlResult
 from agentteam_protocol.delivery import DeliveryState, InterruptPolicy
 from agentteam_protocol.frames import (
+    ActivityReported,
     AgentControl,
     AgentDeliver,
     AgentGranted,
@@ -172,9 +174,13 @@ async def test_repeated_frames_of_the_daemon_are_applied_once(
             daemon.moved(frame, DeliveryState.failed),
         )
         await daemon.send_raw(Envelope(repeated, 1, state.received))
+        line = ActivityReported(frame.agent, ActivityKind.stopping)
+        await daemon.report(line)
+        await daemon.send_raw(Envelope((line,), state.sent, state.received))
         await daemon.idle(frame.agent)
         assert await server.delivery(frame.delivery) == before
-        assert daemon.state.unacknowledged == []
+        items = (await server.get("/api/agents/ada/activity"))["items"]
+        assert [item["kind"] for item in items] == ["stopping"]
 
 
 @pytest.mark.req("R18", "R132", "R6")
@@ -356,6 +362,54 @@ async def test_large_backlog_arrives_in_order_and_whole(server: RunningServer) -
     async with open_daemon(server.port, state) as daemon:
         bodies = [(await daemon.take(AgentDeliver)).message.body for _ in range(200)]
         assert bodies == [f"m{number}" for number in range(200)]
+
+
+async def test_large_bodies_arrive_in_bearable_messages(
+    server: RunningServer,
+) -> None:
+    state = DaemonState()
+    agent = AgentId((await server.agent())["id"])
+    async with open_daemon(server.port, state):
+        pass
+    await away(server)
+    for number in range(6):
+        await server.say("@ada", f"{number}" * 400_000)
+    async with open_link(server.port) as websocket:
+        hello = encode_envelope(Envelope((state.hello(),))).decode()
+        await websocket.send_message(hello)
+        numbers: list[str] = []
+        while len(numbers) < 6:
+            text = await websocket.get_message()
+            assert len(text) < 1024 * 1024
+            frames = decode_envelope(text).frames
+            numbers += [
+                f.message.body[0] for f in frames if isinstance(f, AgentDeliver)
+            ]
+        assert numbers == list("012345")
+    await away(server)
+    async with open_daemon(server.port, state) as daemon:
+        await daemon.send(HistoryAsked(1, agent, "@ada"))
+        given = await daemon.take(HistoryGiven)
+        assert [m.body[0] for m in given.messages] == ["0"]
+
+
+@pytest.mark.bug("B20")
+async def test_daemon_that_does_not_read_does_not_hold_the_shutdown_up(
+    tmp_path: Path,
+) -> None:
+    async with open_server(tmp_path, grace=0.2) as server:
+        await server.agent()
+        async with open_link(server.port) as websocket:
+            hello = encode_envelope(Envelope((DaemonState().hello(),))).decode()
+            await websocket.send_message(hello)
+            await websocket.get_message()
+            for _ in range(30):
+                await server.say("@ada", "x" * 400_000)
+            started = trio.current_time()
+            server.stop()
+            with trio.fail_after(5):
+                await server.stopped.wait()
+            assert trio.current_time() - started < 3
 
 
 async def test_server_going_down_says_so(tmp_path: Path) -> None:
