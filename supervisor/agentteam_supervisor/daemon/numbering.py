@@ -121,7 +121,7 @@ class Outgoing:
 
     def add(self, frames: Sequence[Frame]) -> None:
         self.unnumbered.extend(frames)
-        self.frames.extend(encode(frame, Frame) for frame in frames)
+        self.frames.extend(encode(frame) for frame in frames)
 
 
 def compose(

@@ -212,6 +212,10 @@ def _fence_closed(r: _Report, e: j.FenceClosed) -> None:
     r.frames.append(FenceReported(agent, e.opened, Fence.open.value))
     if r.ledger.fence is not Fence.hold:
         return  # nobody asked for this: the process went by itself
+    _interrupted(r)
+
+
+def _interrupted(r: _Report) -> None:
     for delivery in r.waiting(Told.stopping):
         r.tell(delivery, Told.interrupted)
         r.line(ActivityKind.interrupted, delivery)
@@ -362,6 +366,7 @@ def _send_decided(r: _Report, e: j.SendDecided) -> None:
 
 def _epoch_begun(r: _Report, e: j.EpochBegun) -> None:
     r.frames.append(FenceReported(r.ledger.agent, e.gen, Fence.open.value))
+    _interrupted(r)  # what was being stopped has ended with the supervisor
 
 
 _RULES: dict[type, Callable[[_Report, Any], None]] = {

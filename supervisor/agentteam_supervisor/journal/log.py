@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import Counter, deque
 from contextlib import asynccontextmanager, closing, suppress
-from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from agentteam_protocol.journal import Entry, JournalEvent
 from agentteam_supervisor.journal import operations as op
 from agentteam_supervisor.journal.records import (
     encode,
-    encode_event,
     encode_frame,
     marker,
     sound_frame,
@@ -65,7 +65,14 @@ async def open_journal(
 
 def now() -> str:
     """The wall clock, only to be shown: order is by sequence numbers."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = time.time()
+    second = int(moment)
+    return f"{_to_the_second(second)}.{int((moment - second) * 1000):03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _to_the_second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 class Journal:
@@ -113,7 +120,7 @@ class Journal:
         session and loads it anew.
         """
         stamp = now() if at is None else at
-        rows = tuple((stamp, encode_event(event)) for event in events)
+        rows = tuple((stamp, encode(event)) for event in events)
         return self._append(agent, rows, frames)
 
     def send(self, frames: Sequence[Frame]) -> Commit:
@@ -143,7 +150,7 @@ class Journal:
 
     def keep(self, granted: AgentGranted) -> Commit:
         """Remember an agent's settings, to start it without a server."""
-        settings = encode(granted, Frame)
+        settings = encode(granted)
         return self._put(op.Keep(granted.agent, settings, Commit()))
 
     def forget(self, agent: AgentId) -> Commit:
@@ -188,7 +195,7 @@ class Journal:
         except RemoteProtocolError:
             stand_in = marker(self._damaged[agent] == 0, seq)
             self._damaged[agent] += 1
-            request = op.SetAside(agent, seq, encode_event(stand_in), Commit())
+            request = op.SetAside(agent, seq, encode(stand_in), Commit())
             self._put(request)
             return Entry(seq, str(at), stand_in)
 

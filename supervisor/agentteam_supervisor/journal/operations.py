@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from agentteam_protocol.errors import JournalUnwritable
 from agentteam_protocol.ids import AgentId
@@ -24,9 +24,7 @@ class Commit:
     seq: int = 0
     frame: int = 0
     _event: trio.Event | None = None
-    _watchers: list[Callable[[Commit], None]] = field(
-        factory=list[Callable[["Commit"], None]]
-    )
+    _watchers: list[Callable[[Commit], None]] | None = None
 
     async def wait(self) -> None:
         """Return when the records are durable; raises `JournalUnwritable`."""
@@ -41,6 +39,8 @@ class Commit:
         """Call back in the loop's thread, at once if the fate is known."""
         if self.done:
             watcher(self)
+        elif self._watchers is None:
+            self._watchers = [watcher]
         else:
             self._watchers.append(watcher)
 
@@ -48,9 +48,9 @@ class Commit:
         self.done = True
         if self._event is not None:
             self._event.set()
-        for watcher in self._watchers:
+        for watcher in self._watchers or ():
             watcher(self)
-        self._watchers.clear()
+        self._watchers = None
 
 
 @frozen(eq=False)

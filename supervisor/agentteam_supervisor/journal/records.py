@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from agentteam_protocol.codec import CONVERTER, from_wire
-from agentteam_protocol.frames import NUMBERED, DeliveryReceived, Frame
+from agentteam_protocol.frames import FRAME_KINDS, NUMBERED, DeliveryReceived, Frame
 from agentteam_protocol.ids import DeliveryId
-from agentteam_protocol.journal import FenceLate, JournalEvent, RunNotice
+from agentteam_protocol.journal import KINDS, FenceLate, JournalEvent, RunNotice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Every record of a busy daemon passes here, so the way to each class is looked up once.
+_KINDS: dict[type, str] = {**KINDS, **FRAME_KINDS}
+_HOOKS: dict[type, Callable[[Any], dict[str, Any]]] = {
+    cls: CONVERTER.get_unstructure_hook(cls) for cls in _KINDS
+}
 
 
-def encode(value: Any, union: Any) -> bytes:
+def encode(value: JournalEvent | Frame) -> bytes:
     """Make the JSON text of an event or a frame; this never fails for its content."""
-    plain = CONVERTER.unstructure(value, unstructure_as=union)
+    cls = type(value)
+    plain = _HOOKS[cls](value)
+    plain["kind"] = _KINDS[cls]
     try:
         return orjson.dumps(plain)
     except TypeError:
@@ -23,14 +34,10 @@ def encode(value: Any, union: Any) -> bytes:
         return json.dumps(_scrubbed(plain), separators=(",", ":")).encode()
 
 
-def encode_event(event: JournalEvent) -> bytes:
-    return encode(event, JournalEvent)
-
-
 def encode_frame(frame: Frame) -> bytes:
     if type(frame) not in NUMBERED:
         raise ValueError(f"{type(frame).__name__} is not a numbered frame")
-    return encode(frame, Frame)
+    return encode(frame)
 
 
 def marker(first: bool, seq: int) -> JournalEvent:

@@ -174,7 +174,7 @@ def test_an_open_urgent_goes_on_where_it_stopped_after_a_restart() -> None:
         j.TurnStart(2, RunId("run_2"), Generation(2, 1)),
         changed(U1, S.surfaced),
     ]
-    assert lines(play(rest, folded)[1], U1) == [K.started]
+    assert lines(play(rest, folded)[1], U1) == [K.interrupted, K.started]
 
 
 def test_a_process_that_dies_by_itself_interrupts_nobody() -> None:
