@@ -1,0 +1,258 @@
+"""The real Codex dies, hangs or fails, and the whole product with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from tests.kit.coder import STREAM, open_coder
+from tests.kit.model_server import do
+from tests.kit.product import open_product
+from tests.kit.product_agent import until
+from tests.kit.service import COMMAND
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kit.coder import Coder
+    from tests.kit.product import Product
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
+
+CUT = ["requested", "stopping", "interrupted", "started"]
+
+
+async def first_words(coder: Coder) -> None:
+    """Have one whole turn, so that there is a history to lose."""
+    await coder.product.surfaced(await coder.agent.deliver("remember me. "))
+    await coder.agent.idle()
+
+
+async def server(coder: Coder) -> Any:
+    """Wait for the app-server's process."""
+
+    async def look() -> bool:
+        return bool(coder.processes(f"{coder.home.bin} app-server"))
+
+    await until(look, bool)
+    return coder.app_server()
+
+
+@pytest.mark.req("R44", "R46")
+@pytest.mark.bug("B03", "B25")
+@pytest.mark.inv(12, 13)
+async def test_killed_while_idle_it_is_resumed_with_its_history(
+    product: Product,
+) -> None:
+    with trio.fail_after(60):
+        async with open_coder(product) as coder:
+            await first_words(coder)
+            coder.app_server().kill()
+            await coder.agent.recorded("run/process", alive=False)
+            await product.surfaced(await coder.agent.deliver("and then? "))
+            await coder.agent.idle()
+    assert coder.read == ["remember me. ", "and then? "]
+    assert coder.home.calls.count("thread/resume") == 1
+
+
+@pytest.mark.req("R44", "R117", "R121")
+@pytest.mark.bug("B03", "B25")
+@pytest.mark.inv(12, 13)
+async def test_killed_while_it_speaks_the_run_fails_and_what_waits_is_read(
+    product: Product,
+) -> None:
+    with trio.fail_after(60):
+        async with open_coder(product) as coder:
+            await coder.runs("touch begun; sleep 20", "begun")
+            notes = [await coder.agent.deliver(body) for body in ("a. ", "b. ")]
+            coder.app_server().kill()
+            for note in notes:
+                await product.surfaced(note)
+            await coder.agent.idle()
+            assert await coder.agent.outcomes() == ["error", "completed"]
+            left = coder.processes("sleep")
+    assert left == []
+    told = "".join(coder.read[1:])
+    assert (told.count("a. "), told.count("b. ")) == (1, 1)
+    assert told.index("a. ") < told.index("b. ")
+
+
+@pytest.mark.req("R33", "R53", "R62", "R128")
+@pytest.mark.bug("B06")
+@pytest.mark.inv(15, 22, 35)
+async def test_stopped_dead_while_it_speaks_it_is_killed_and_resumed(
+    product: Product,
+) -> None:
+    with trio.fail_after(90):
+        async with open_coder(product) as coder:
+            await first_words(coder)
+            await coder.says()
+            hung = coder.app_server()
+            hung.suspend()
+            urgent = await coder.agent.urge("are you there? ")
+            await product.surfaced(urgent)
+            assert not hung.is_running()
+            await coder.agent.idle()
+            assert await coder.agent.lines(urgent) == CUT
+            assert (await coder.agent.outcomes())[1:] == ["aborted", "completed"]
+    assert coder.read == ["remember me. ", STREAM, "are you there? "]
+
+
+@pytest.mark.req("R33", "R53")
+@pytest.mark.bug("B03", "B06")
+@pytest.mark.inv(12, 13, 15, 22, 35)
+async def test_killed_in_the_middle_of_the_interrupt_the_message_is_read_next(
+    product: Product,
+) -> None:
+    with trio.fail_after(90):
+        async with open_coder(product) as coder:
+            await first_words(coder)
+            await coder.says()
+            hung = coder.app_server()
+            hung.suspend()
+            urgent = await coder.agent.urge("are you there? ")
+
+            async def interrupted() -> bool:
+                return "turn/interrupt" in coder.home.calls
+
+            await until(interrupted, bool)
+            hung.kill()
+            await product.surfaced(urgent)
+            await coder.agent.idle()
+            assert await coder.agent.lines(urgent) == CUT
+    assert coder.read == ["remember me. ", STREAM, "are you there? "]
+
+
+@pytest.mark.req("R28", "R56", "R57")
+@pytest.mark.bug("B35")
+@pytest.mark.inv(12, 21, 35)
+@pytest.mark.parametrize("how", ["kill", "suspend"])
+async def test_gone_while_starting_nothing_is_claimed_and_a_later_message_is_read(
+    product: Product, how: str
+) -> None:
+    """Killed: the start has failed. Hung: a Stop ends it long before its deadline."""
+    with trio.fail_after(90):
+        async with open_coder(product) as coder:
+            delivery = await coder.agent.deliver("first. ")
+            starting = await server(coder)
+            getattr(starting, how)()
+            if how == "suspend":
+                await coder.agent.stop()
+            view = await coder.agent.idle()
+            assert (await product.delivery(delivery))["state"] == "queued"
+            assert not starting.is_running()
+            if how == "kill":
+                assert view["problem"]["whatToDo"]
+            await product.surfaced(await coder.agent.deliver("second. "))
+            await product.surfaced(delivery)
+            view = await coder.agent.idle()
+    assert view["problem"] is None
+    assert "".join(coder.read) == "first. second. "
+
+
+FAILURES = {
+    "HTTP 500": {"http": 500},
+    "HTTP 401": {"http": 401},
+    "a cut answer": {"cut": 3},
+}
+
+
+@pytest.mark.req("R56", "R117")
+@pytest.mark.bug("B25")
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_failing_model_fails_the_turn_and_a_person_reads_why(
+    product: Product, failure: str
+) -> None:
+    with trio.fail_after(60):
+        async with open_coder(product) as coder:
+            await coder.agent.deliver(do(FAILURES[failure]))
+            await coder.agent.until(bool, "outcomes")
+            view = await coder.agent.idle()
+            (run,) = await coder.agent.runs()
+            items = await coder.agent.activity()
+            await product.surfaced(await coder.agent.deliver("again"))
+            await coder.agent.idle()
+            assert await coder.agent.outcomes() == ["error", "completed"]
+    print(run, view["problem"], view["parked"], [i for i in items])
+    assert run["outcome"] == "error"
+    assert run["detail"]
+
+
+@pytest.mark.req("R44")
+@pytest.mark.bug("B10")
+async def test_a_session_that_is_gone_is_begun_anew_once_and_said_to_be(
+    product: Product,
+) -> None:
+    with trio.fail_after(60):
+        async with open_coder(product) as coder:
+            await first_words(coder)
+            coder.app_server().kill()
+            await coder.agent.recorded("run/process", alive=False)
+            forget(coder)
+            await product.surfaced(await coder.agent.deliver("who am I? "))
+            await coder.agent.idle()
+            notices = await coder.agent.journal("run/notice")
+            shown = [i["text"] for i in await coder.agent.activity()]
+    assert coder.read == ["who am I? "]
+    assert coder.home.calls.count("thread/start") == 2
+    told = [n for n in notices if "history not available" in n["what"]]
+    assert len(told) == 1
+    assert any("history not available" in text for text in shown)
+
+
+def forget(coder: Coder) -> None:
+    """Delete what Codex has kept of its sessions."""
+    for path in (coder.home.path / ".codex" / "sessions").rglob("*.jsonl"):
+        path.unlink()
+
+
+@pytest.mark.req("R18", "R44", "R51")
+@pytest.mark.bug("B01", "B04", "B12")
+@pytest.mark.inv(12, 13, 22, 35)
+@pytest.mark.parametrize("moment", ["before the interrupt", "in the interrupt"])
+async def test_the_product_is_killed_with_an_urgent_pending_and_it_is_read_once(
+    tmp_path: Path, moment: str
+) -> None:
+    with trio.fail_after(90):
+        async with open_product(tmp_path) as product, open_coder(product) as coder:
+            await coder.says()
+            if moment == "in the interrupt":
+                coder.app_server().suspend()
+            urgent = await coder.agent.urge("after all. ")
+            await product.kill9()
+            with trio.fail_after(10):
+                while left := coder.processes():
+                    await trio.sleep(0.02)
+            await product.start()
+            found = await product.surfaced(urgent)
+            await coder.agent.idle()
+            lines = await coder.agent.lines(urgent)
+    assert left == []
+    told = "".join(coder.read)
+    assert told.count("after all. ") == 1
+    assert found["interruptPolicy"] == "interrupt_current_run"
+    assert (lines[0], lines[-1]) == ("requested", "started")
+    assert len(lines) == len(set(lines))
+
+
+@pytest.mark.bug("B01", "B34")
+@pytest.mark.parametrize("how", ["SIGTERM", "down"])
+async def test_nothing_is_alive_after_the_end_of_the_service(
+    tmp_path: Path, how: str
+) -> None:
+    command = "(setsid sleep 300 &); trap '' TERM; touch begun; sleep 300"
+    with trio.fail_after(90):
+        async with open_product(tmp_path) as product, open_coder(product) as coder:
+            await coder.runs(command, "begun")
+            assert coder.processes("sleep 300")
+            if how == "down":
+                await trio.run_process(
+                    [COMMAND, "down", "--state-dir", product.up.state],
+                    env=product.up.environment,
+                )
+                await trio.to_thread.run_sync(product.up.process.wait, 20)
+            else:
+                assert await product.terminate() == 0
+            left = coder.processes()
+    assert left == []

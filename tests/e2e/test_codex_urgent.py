@@ -1,0 +1,215 @@
+"""Mark urgent, with the real Codex below: what is cut, what is read next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from tests.kit.coder import STREAM, open_coder
+from tests.kit.model_server import do
+from tests.kit.product import of_kind
+from tests.kit.product_agent import until
+
+if TYPE_CHECKING:
+    from tests.kit.coder import Coder
+    from tests.kit.product import Product
+    from tests.kit.product_agent import Live
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
+
+CUT = ["requested", "stopping", "interrupted", "started"]
+ASKS = {"approval_policy": "untrusted"}
+
+
+async def shown(live: Live, coder: Coder, kind: str) -> int:
+    """Wait until a line of this kind is shown live; gives its place."""
+    with trio.fail_after(30):
+        while True:
+            for place, event in enumerate(live.of(coder.agent)):
+                if event["kind"] == kind:
+                    return place
+            await trio.sleep(0.002)
+
+
+@pytest.mark.req("R11", "R27", "R29", "R30", "R32", "R35", "R39", "R44", "R62")
+@pytest.mark.req("R59", "R60", "R130", "R134", "R135", "R139")
+@pytest.mark.inv(6, 7, 15, 20, 22)
+async def test_streaming_text_is_cut_and_the_message_is_what_the_model_reads_next(
+    product: Product,
+) -> None:
+    question = "what is two and two?"
+    with trio.fail_after(60):
+        async with open_coder(product) as coder, product.live() as live:
+            await coder.says()
+            old = (await coder.agent.running())["currentRun"]["id"]
+            await shown(live, coder, "progress")
+            message = await coder.agent.send(question)
+            urgent = (await coder.agent.mark(message))["id"]
+            held = await shown(live, coder, "requested")
+            found = await product.surfaced(urgent)
+            await coder.agent.idle()
+            before = coder.processes("app-server")
+            ordinary = await product.ended(message["deliveries"][0]["id"])
+            runs = await coder.agent.runs()
+            assert await coder.agent.lines(urgent) == CUT
+            said = await until(coder.agent.said, bool)
+    cut_and_next = [c for c in coder.turn_calls if c != "steer"]
+    assert cut_and_next == ["start", "interrupt", "start"]
+    first, second = coder.model.requests
+    assert first.end == "client gone"
+    assert second.user_texts == [STREAM, question]
+    assert said == [f"Heard: {question}"]
+    assert before, "the app-server is still the same process: nothing was killed"
+    assert (found["state"], ordinary["state"]) == ("surfaced", "superseded")
+    assert [r["outcome"] for r in runs] == ["aborted", "completed"]
+    assert found["evidence"]["detail"].split()[0] in str(coder.home.wire)
+    late = of_kind(live.of(coder.agent)[held:], "progress")
+    assert [e for e in late if e["runId"] == old] == []
+
+
+COMMANDS = {
+    "plain": "touch begun; sleep 2; touch late",
+    "in its own session": "setsid -w sh -c 'touch begun; sleep 2; touch late'",
+    "detached": "(setsid sh -c 'touch begun; sleep 2; touch late' &); sleep 20",
+    "deaf to TERM": "trap '' TERM INT HUP; touch begun; sleep 2; touch late",
+}
+
+
+@pytest.mark.req("R42", "R53", "R58")
+@pytest.mark.bug("B01", "B24")
+@pytest.mark.parametrize("told", [True, False], ids=["told of", "not told of yet"])
+@pytest.mark.parametrize("kind", COMMANDS)
+async def test_a_running_command_is_gone_before_the_cut_is_told(
+    product: Product, kind: str, told: bool
+) -> None:
+    """Codex tells of a command only some 100 ms after its start, or never if cut."""
+    with trio.fail_after(60):
+        async with open_coder(product) as coder, product.live() as live:
+            await coder.runs(COMMANDS[kind], "begun")
+            began = trio.current_time()
+            if told:
+                await coder.agent.recorded("tool/call")
+            assert coder.processes("sleep 2")
+            urgent = await coder.agent.urge("leave that")
+            await shown(live, coder, "interrupted")
+            left = [p.cmdline() for p in coder.processes("sleep")]
+            await product.surfaced(urgent)
+            await coder.agent.idle()
+            assert await coder.agent.lines(urgent) == CUT
+            await trio.sleep_until(began + 2.3)
+            assert await coder.agent.outcomes() == ["aborted", "completed"]
+            calls = await coder.agent.journal("tool/call", "tool/result")
+    assert left == []
+    assert not coder.file("late").exists()
+    kinds = [c["kind"] for c in calls]
+    assert kinds == ["tool/call", "tool/result"] or (kinds == [] and not told)
+    after = coder.model.told("leave that")[0]
+    assert after.user_texts[-1] == "leave that"
+    assert "aborted" in after.outputs[-1]
+
+
+@pytest.mark.req("R70", "R84", "R120")
+@pytest.mark.bug("B07")
+@pytest.mark.inv(4, 5)
+async def test_a_pending_approval_is_cancelled_and_a_late_allow_is_refused(
+    product: Product,
+) -> None:
+    with trio.fail_after(60):
+        async with open_coder(product, ASKS, approvalPolicy="ask") as coder:
+            await coder.agent.deliver(do({"run": "touch asked_for"}))
+            approval = await coder.agent.approval()
+            urgent = await coder.agent.urge("do something else")
+            refused = await late_allow(product, approval["id"])
+            await product.surfaced(urgent)
+            view = await coder.agent.idle()
+            assert await coder.agent.lines(urgent) == CUT
+            decided = await coder.agent.journal("approval/decided")
+            asked = await coder.agent.journal("approval/asked")
+    assert "touch asked_for" in str(approval)
+    assert refused["type"].endswith("already_decided")
+    assert view["pendingApprovals"] == []
+    assert [d["outcome"] for d in decided] == ["cancelled"]
+    assert len(asked) == 1
+    assert not coder.file("asked_for").exists()
+    assert coder.read[-1] == "do something else"
+
+
+@pytest.mark.req("R78")
+@pytest.mark.bug("B26")
+async def test_what_a_person_allows_runs_once_and_what_they_reject_never(
+    product: Product,
+) -> None:
+    asking = do({"run": "touch allowed"}, {"run": "touch rejected"})
+    with trio.fail_after(60):
+        async with open_coder(product, ASKS, approvalPolicy="ask") as coder:
+            await coder.agent.deliver(asking)
+            first = await coder.agent.approval()
+            await product.decide(first["id"], "allowed-once")
+            second = await coder.agent.until(
+                lambda view: [
+                    a for a in view["pendingApprovals"] if a["id"] != first["id"]
+                ]
+            )
+            await product.decide(second["pendingApprovals"][-1]["id"], "rejected")
+            await coder.agent.idle()
+    assert coder.file("allowed").exists()
+    assert not coder.file("rejected").exists()
+
+
+@pytest.mark.bug("B07")
+@pytest.mark.inv(4, 5, 20)
+async def test_an_approval_answered_in_the_tick_of_the_cut_has_one_outcome(
+    product: Product,
+) -> None:
+    """Whichever comes first holds, for the person and for the command."""
+    with trio.fail_after(90):
+        async with open_coder(product, ASKS, approvalPolicy="ask") as coder:
+            for number in range(6):
+                await allowed_while_cut(coder, number)
+            events = await coder.agent.journal("approval/asked", "approval/decided")
+    kinds = [e["kind"] for e in events]
+    assert kinds == ["approval/asked", "approval/decided"] * 6
+
+
+async def allowed_while_cut(coder: Coder, number: int) -> None:
+    """Send the allow and the urgent at once; check that both tell one story."""
+    await coder.agent.deliver(do({"run": f"touch racing{number}"}))
+    approval = (await coder.agent.approval())["id"]
+    message = await coder.agent.send(f"instead {number}")
+    path = f"/api/approvals/{approval}/decision"
+    answers: list[Any] = []
+
+    async def allow() -> None:
+        body = {"outcome": "allowed-once"}
+        answers.append(await coder.product.client.post(path, json=body))
+
+    async with trio.open_nursery() as nursery:
+        if number % 2:
+            nursery.start_soon(allow)
+        urgent = (await coder.agent.mark(message))["id"]
+        if not number % 2:
+            nursery.start_soon(allow)
+    await coder.product.surfaced(urgent)
+    await coder.agent.idle()
+    decided = (await coder.agent.journal("approval/decided"))[-1]["outcome"]
+    ran = coder.file(f"racing{number}").exists()
+    allowed = answers[0].status_code == 200
+    assert allowed or not ran, "it ran and the person was told that it would not"
+    if decided == "cancelled":
+        assert not ran
+    assert coder.read[-1] == f"instead {number}"
+
+
+async def late_allow(product: Product, approval: str) -> Any:
+    path = f"/api/approvals/{approval}/decision"
+    body = {"outcome": "allowed-once"}
+    answer = await until(
+        lambda: _answer(product, path, body), lambda answer: answer[0] == 409
+    )
+    return answer[1]
+
+
+async def _answer(product: Product, path: str, body: Any) -> tuple[int, Any]:
+    answer = await product.client.post(path, json=body)
+    return answer.status_code, answer.json()
