@@ -94,6 +94,15 @@ def test_a_stream_without_the_awaited_event_ends_in_time(api: ApiServer) -> None
         assert caught.value.exit_code == ExitCode.timeout
 
 
+def test_comments_keep_the_line_alive_and_not_the_wait(api: ApiServer) -> None:
+    api.pings = 100  # some seconds of them
+    with Client(api.url) as client, client.events(0.3) as events:
+        with pytest.raises(CommandFailed) as caught:
+            next(iter(events))
+        assert caught.value.exit_code == ExitCode.timeout
+        assert api.pings > 50
+
+
 def test_comments_and_noise_are_no_events() -> None:
     lines = [": hi", "", "event: x", "data: {", 'data: "a": 1}', "", "data: no", ""]
     assert list(parse_events(lines)) == [Event("x", {"a": 1})]

@@ -99,6 +99,7 @@ def test_follow_prints_the_reply_and_nobody_elses(api: ApiServer, run: Run) -> N
     api.cause(
         call,
         ("s.1", "message", message(7)),
+        ("s.1", "message", message(5, "agent", "an older reply")),
         ("s.2", "message", {**message(9, "agent", "other"), "target": "tgt_2"}),
         ("s.3", "message", message(8, "user", "another person")),
         ("s.4", "message", message(9, "agent", "the\x1b[2J reply")),
