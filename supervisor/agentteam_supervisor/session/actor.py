@@ -141,6 +141,8 @@ class SessionActor:
             self._gate.note(commit)
 
     def _shows_change(self, before: Session) -> bool:
+        if self._status is None and self._ports.status is not None:
+            return True  # how it comes up: parked, or with a problem
         old, new = before.live, self._session.live
         return old.phase is not new.phase or old.capabilities != new.capabilities
 

@@ -18,7 +18,7 @@ from agentteam_protocol.errors import (
     RuntimeExited,
     UnexpectedEvent,
 )
-from agentteam_protocol.journal import TurnEnd, TurnOutcome
+from agentteam_protocol.journal import FenceLate, TurnEnd, TurnOutcome
 from agentteam_runtimes.driver import Asked, AskRef, Output, SubmitRefused, Surfaced
 from agentteam_supervisor.approval.service import ApprovalService, wait_for_person
 from agentteam_supervisor.session.actor import AskRefused
@@ -92,6 +92,36 @@ async def test_runtime_that_dies_under_a_write_fails_its_own_turn_alone(
         assert not a.stopped
         b.driver.runtime.emit(Output(b.driver.runtime.turn, "no gap"))
         assert b.session.live.said is not None
+
+
+@pytest.mark.bug("B08")
+async def test_runtime_that_dies_under_an_interrupt_is_replaced_for_the_urgent(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        await b.running()
+        b.driver.gates.fail("interrupt", RuntimeExited(1, "broken pipe"))
+        urgent = b.deliver("a2", urgent=True)
+        await wait_all_tasks_blocked()
+        assert len(b.driver.runtimes) == 2
+        b.driver.runtime.surface()
+        assert b.state(urgent) is DeliveryState.surfaced
+
+
+@pytest.mark.bug("B08")
+async def test_runtime_that_dies_under_an_answer_is_noted_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        await b.running()
+        b.driver.gates.fail("answer", RuntimeExited(1, "broken pipe"))
+        b.driver.runtime.emit(Asked(b.driver.runtime.turn, AskRef("1"), "shell"))
+        await wait_all_tasks_blocked()
+        notes = [e for e in b.journal.events if isinstance(e, FenceLate)]
+        assert [note.what for note in notes] == ["answer not taken"]
+        b.driver.runtime.exit(1)
+        await b.handle.when_idle()
+        assert not b.actor.ended
 
 
 @pytest.mark.bug("B04")

@@ -19,7 +19,7 @@ from agentteam_runtimes.driver import (
     SendCalled,
     TurnStatus,
 )
-from agentteam_supervisor.session.events import HistoryRead, SendAnswered
+from agentteam_supervisor.session.events import HistoryRead, Loaded, SendAnswered
 
 F = TypeVar("F", bound=Frame)
 
@@ -74,6 +74,17 @@ async def test_status_is_told_when_it_changed_and_only_then(
         assert phases == ["Starting", "Running", "Idle"]
         since = {f.run_started_at for f in _of_kind(b, StatusReported)}
         assert len(since) == 1
+
+
+async def test_status_is_told_as_the_session_comes_up(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench(status=_status) as b:
+        b.actor.feed(Loaded())
+        (status,) = _of_kind(b, StatusReported)
+        assert status.phase == "Offline"
+        b.actor.feed(Loaded())
+        assert len(b.journal.frames) == 1
 
 
 async def test_reports_go_with_their_records(autojump_clock: MockClock) -> None:
