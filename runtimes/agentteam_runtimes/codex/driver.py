@@ -107,7 +107,9 @@ class CodexDriver:
                 try:
                     await _shake_hands(spec, resume, session)
                     line.ready = True
-                    emit([SessionNamed(session.turns.thread)])
+                    if resume is not None:
+                        session.turns.resumable = True
+                        emit([SessionNamed(session.turns.thread)])
                 except RuntimeExited as error:
                     failure = await _last_words(incarnation, error)
                 except RuntimeFailure as error:

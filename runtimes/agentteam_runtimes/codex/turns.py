@@ -44,6 +44,7 @@ from agentteam_runtimes.driver import (
     Output,
     RuntimeEvent,
     Said,
+    SessionNamed,
     Surfaced,
     ToolEnded,
     ToolStarted,
@@ -118,6 +119,7 @@ class Turns:
 
     def __init__(self, thread: str) -> None:
         self.thread = thread
+        self.resumable = False
         self.active: str | None = None
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
         self.children = Children()
@@ -301,11 +303,16 @@ class Turns:
                 return []
 
     def _surfaced(self, turn: TurnRef, client: str) -> list[RuntimeEvent]:
+        named: list[RuntimeEvent] = []
+        if not self.resumable:
+            # Codex keeps nothing of a thread before its first input.
+            self.resumable = True
+            named.append(SessionNamed(self.thread))
         entry = self._entries.pop(client, None)
         if entry is None:
-            return []
+            return named
         evidence = Evidence(EVIDENCE, detail=f"{self.thread} {turn.id}")
-        return [Surfaced(turn, i.id, i.key, evidence) for i in entry.items]
+        return [*named, *(Surfaced(turn, i.id, i.key, evidence) for i in entry.items)]
 
     def _end(self, turn: _Turn, ended: JsonObject) -> list[RuntimeEvent]:
         if turn.ended:

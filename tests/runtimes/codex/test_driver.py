@@ -16,6 +16,7 @@ from agentteam_runtimes.driver import (
     Output,
     ResumeRefused,
     Said,
+    SessionNamed,
     SteerRefused,
     SubmitRefused,
     Surfaced,
@@ -228,6 +229,23 @@ async def test_session_that_does_not_exist_is_refused_as_such(desk: CodexDesk) -
         with trio.fail_after(60), pytest.raises(ResumeRefused):
             async with desk.open(resume=gone):
                 pass
+
+
+async def test_session_without_any_input_is_not_named(desk: CodexDesk) -> None:
+    """Codex could not resume it, and nothing is lost with it."""
+    with trio.fail_after(60):
+        async with desk.open():
+            assert not desk.seen.of(SessionNamed)
+        async with desk.open() as runtime:
+            turn = await desk.begin(runtime, desk.item("hello"))
+            await desk.seen.first(Surfaced)
+            assert runtime.containment is not None
+            await runtime.containment.kill()
+        async with desk.open(resume=desk.session) as runtime:
+            again = await desk.begin(runtime, desk.item("go on"))
+            await desk.ended(again)
+
+    assert again != turn
 
 
 async def test_session_that_another_process_has_is_not_taken_for_lost(

@@ -25,6 +25,7 @@ from agentteam_runtimes.driver import (
     Output,
     RuntimeEvent,
     Said,
+    SessionNamed,
     Surfaced,
     ToolEnded,
     ToolStarted,
@@ -91,6 +92,16 @@ def test_turn_begins_once_and_ends_once_with_its_answer(played: Played) -> None:
     assert played.turns.active is None
 
 
+def test_session_is_named_with_its_first_recorded_input(played: Played) -> None:
+    played.turns.start(Batch("b", (an_item("k1"),)))
+    played.events += played.turns.named("T1")[1]
+    played.feed(started("T1"))
+    assert played.of(SessionNamed) == []
+    played.feed(recorded("T1", "k1"), completed("T1"))
+    played.begin("T2", "k2")
+    assert played.of(SessionNamed) == [SessionNamed(THREAD)]
+
+
 @pytest.mark.bug("B25")
 def test_events_that_come_before_the_answer_wait_for_the_name(played: Played) -> None:
     played.turns.start(Batch("b", (an_item("k1"),)))
@@ -99,7 +110,7 @@ def test_events_that_come_before_the_answer_wait_for_the_name(played: Played) ->
     fresh, events = played.turns.named("T1")
     assert fresh
     kinds = [type(e) for e in events]
-    assert kinds == [TurnStarted, Surfaced, Said, TurnEnded]
+    assert kinds == [TurnStarted, SessionNamed, Surfaced, Said, TurnEnded]
 
 
 @pytest.mark.bug("B16")
