@@ -71,11 +71,8 @@ class Client:
         headers = {"Idempotency-Key": secrets.token_hex(16)}
         return self._answer(lambda: self._http.post(path, json=body, headers=headers))
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> JsonObject:
-        return self._answer(lambda: self._http.patch(path, json=body))
-
     def delete(self, path: str) -> JsonObject:
-        return self._answer(lambda: self._http.delete(path))
+        return self._answer(lambda: self._http.delete(path), tries=1)
 
     def at_target(self, target: str, call: Callable[[str], JsonObject]) -> JsonObject:
         """Call with the target's path; a bare agent name means its direct target."""
@@ -99,14 +96,16 @@ class Client:
         """Open the stream of events; it reconnects and resumes by itself."""
         return EventStream(self._http, self.url, seconds)
 
-    def _answer(self, call: Callable[[], httpx.Response]) -> JsonObject:
-        response = self._tried(call)
+    def _answer(
+        self, call: Callable[[], httpx.Response], tries: int = TRIES
+    ) -> JsonObject:
+        response = self._tried(call, tries)
         if response.is_success:
             return _object(response)
         raise refused(response)
 
-    def _tried(self, call: Callable[[], httpx.Response]) -> httpx.Response:
-        for left in reversed(range(TRIES)):
+    def _tried(self, call: Callable[[], httpx.Response], tries: int) -> httpx.Response:
+        for left in reversed(range(tries)):
             try:
                 return call()
             except (httpx.ConnectError, httpx.ConnectTimeout) as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,6 +42,13 @@ def test_a_connection_that_always_breaks_ends_after_three_tries(api: ApiServer) 
     assert len(api.seen("POST /api/agents")) == 3
 
 
+def test_a_delete_is_not_repeated_blindly(api: ApiServer) -> None:
+    api.answer("DELETE /api/agents/a", None, status=0)
+    with Client(api.url) as client, pytest.raises(CommandFailed):
+        client.delete("/api/agents/a")
+    assert len(api.seen("DELETE /api/agents/a")) == 1
+
+
 def test_a_refusal_speaks_in_the_servers_words(api: ApiServer) -> None:
     api.problem("GET /api/agents/x", 404, "unknown_agent", "there is no agent 'x'")
     with Client(api.url) as client, pytest.raises(CommandFailed) as caught:
@@ -48,6 +56,30 @@ def test_a_refusal_speaks_in_the_servers_words(api: ApiServer) -> None:
     assert caught.value.message == "there is no agent 'x'"
     assert caught.value.exit_code == ExitCode.failed
     assert caught.value.problem["type"] == "unknown_agent"
+
+
+def test_an_answer_that_is_no_problem_document_is_told_by_its_status(
+    api: ApiServer,
+) -> None:
+    api.answer("GET /api/agents", ["not", "an", "object"], status=500)
+    with Client(api.url) as client, pytest.raises(CommandFailed) as caught:
+        client.get("/api/agents")
+    assert caught.value.message == "HTTP 500 Internal Server Error"
+
+
+def test_another_program_at_that_address_is_told_apart(api: ApiServer) -> None:
+    api.answer("GET /healthz", "hello")
+    with Client(api.url) as client, pytest.raises(CommandFailed) as caught:
+        client.get("/healthz")
+    assert "does not speak our protocol" in caught.value.message
+
+
+def test_an_answer_that_takes_too_long_is_a_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with Client(url, seconds=0.1) as client, pytest.raises(CommandFailed) as caught:
+            client.post("/api/agents", {})
+    assert caught.value.exit_code == ExitCode.timeout
 
 
 def test_a_name_is_one_segment_of_the_path(api: ApiServer) -> None:

@@ -183,6 +183,17 @@ def test_an_urgent_that_ends_without_a_last_line_ends_the_command(
     assert state in result.stderr
 
 
+def test_a_gap_in_the_events_loses_lines_and_not_the_outcome(
+    api: ApiServer, run: Run
+) -> None:
+    call = "POST /api/messages/msg_7/agent-delivery"
+    api.answer(call, delivery(), status=202)
+    api.cause(call, ("s.9", "gap", {"reason": "too slow"}))
+    api.answer("GET /api/deliveries/dlv_2", delivery("surfaced"))
+    result = run("urgent", "msg_7", "--timeout", "20", "--url", api.url)
+    assert (result.exit_code, result.stdout) == (0, "dlv_2 surfaced\n")
+
+
 def test_an_urgent_that_surfaced_before_is_told_at_once(
     api: ApiServer, run: Run
 ) -> None:
@@ -210,6 +221,17 @@ def test_last_without_a_message_says_so(api: ApiServer, run: Run) -> None:
     result = run("urgent", "--last", "--url", api.url)
     assert result.exit_code == ExitCode.failed
     assert "nobody has sent a message yet" in result.stderr
+
+
+def test_last_of_one_agent_looks_at_its_own_target(api: ApiServer, run: Run) -> None:
+    page = {"messages": [message(6)], "head": 6}
+    api.answer("GET /api/targets/@demo/messages", page)
+    api.answer("POST /api/messages/msg_6/agent-delivery", delivery())
+    arguments = ("urgent", "--last", "--agent", "demo", "--no-wait", "--json")
+    result = run(*arguments, "--url", api.url)
+    assert json.loads(result.stdout)["id"] == "dlv_2"
+    (post,) = api.seen("POST /api/messages/msg_6/agent-delivery")
+    assert post.body["agentId"] == "demo"
 
 
 @pytest.mark.parametrize("arguments", [[], ["msg_1", "--last"]])

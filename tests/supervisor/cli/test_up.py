@@ -112,6 +112,16 @@ def test_a_second_one_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.bug("B12")
+def test_a_second_daemon_is_refused_by_the_name_of_the_first(tmp_path: Path) -> None:
+    with open_service(tmp_path / "up") as service:
+        second = run_command(tmp_path / "other", "daemon", "--server", service.url)
+        assert second.code == ExitCode.failed
+        assert "holds the agents already" in second.stderr
+        assert "stop that daemon first" in second.stderr
+        assert "Traceback" not in second.stderr
+
+
+@pytest.mark.bug("B12")
 def test_a_killed_one_is_in_nobodys_way(tmp_path: Path) -> None:
     with open_service(tmp_path) as service:
         tree = service.tree()

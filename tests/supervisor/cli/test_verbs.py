@@ -218,6 +218,38 @@ def test_watch_gives_json_for_programs(api: ApiServer, run: Run) -> None:
     assert event == {"event": "agent", "id": "s.1", "data": AGENT}
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments", "answer"),
+    [
+        ("GET /api/agents", ["agents", "list"], {"agents": []}),
+        ("DELETE /api/agents/a", ["agents", "rm", "a"], {}),
+        ("POST /api/agents/a/control", ["resume", "a"], {"result": "resumed"}),
+        ("GET /api/approvals", ["approvals"], {"approvals": []}),
+        ("POST /api/approvals/x/decision", ["approve", "x"], {"id": "x"}),
+        (
+            "POST /api/deliveries/d/resolve",
+            ["resolve", "d", "--as", "dismiss"],
+            {"id": "d", "state": "cancelled"},
+        ),
+        (
+            "GET /api/targets/@a/messages",
+            ["messages", "@a", "--after", "0"],
+            {"messages": [], "head": 0},
+        ),
+        ("POST /api/agents", ["agents", "add", "a", "--runtime", "r"], {"id": "a"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_json_is_one_object_on_one_line(
+    api: ApiServer, run: Run, call: str, arguments: list[str], answer: dict[str, Any]
+) -> None:
+    api.answer(call, answer)
+    result = run(*arguments, "--json", "--url", api.url)
+    assert result.exit_code == 0, result.output
+    assert isinstance(json.loads(result.stdout), dict)
+    assert result.stdout.count("\n") == 1
+
+
 def test_status_shows_agents_and_what_waits(api: ApiServer, run: Run) -> None:
     api.answer("GET /healthz", {})
     api.answer("GET /api/agents", {"agents": [AGENT]})
