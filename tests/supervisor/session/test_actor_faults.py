@@ -109,6 +109,29 @@ async def test_runtime_that_dies_under_an_interrupt_is_replaced_for_the_urgent(
 
 
 @pytest.mark.bug("B08")
+async def test_calls_of_a_runtime_that_is_on_its_way_out_fail_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        await b.running()
+        # It has exited, but its tree is not gone yet.
+        b.driver.gates.hold("kill")
+        b.driver.runtime.exit(1)
+        two = b.deliver("a2")
+        await wait_all_tasks_blocked()
+        assert not b.driver.gates.named("steer")
+        assert b.state(two) is DeliveryState.queued
+        urgent = b.deliver("a3", urgent=True)
+        await wait_all_tasks_blocked()
+        assert not b.driver.gates.named("interrupt")
+        b.driver.gates.let("kill")
+        await wait_all_tasks_blocked()
+        assert len(b.driver.runtimes) == 2
+        b.driver.runtime.surface()
+        assert b.state(two) is b.state(urgent) is DeliveryState.surfaced
+
+
+@pytest.mark.bug("B08")
 async def test_runtime_that_dies_under_an_answer_is_noted_once(
     autojump_clock: MockClock,
 ) -> None:
