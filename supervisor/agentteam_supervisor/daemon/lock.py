@@ -15,6 +15,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import psutil
 from attrs import frozen
@@ -68,8 +69,8 @@ class StateDirectory:
         return self.path / "daemon.json"
 
     def session(self, name: str) -> Path:
-        """Make the private directory of one session."""
-        path = self.path / "sessions" / name
+        """Make the private directory of one session; its name may hold anything."""
+        path = self.path / "sessions" / quote(name, safe="").replace(".", "%2E")
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return path
 
@@ -93,9 +94,9 @@ def owned(directory: Path) -> Generator[StateDirectory]:
         try:
             os.ftruncate(lock, 0)
             os.pwrite(lock, json.dumps(_self()).encode(), 0)
-            _check_version(directory)
         except OSError as exc:
             raise _unwritable(directory, exc) from exc
+        check_version(directory)
         yield StateDirectory(directory)
     finally:
         os.close(lock)
@@ -146,21 +147,29 @@ def _alive(pid: int, born: float) -> bool:
         return False
 
 
-def _check_version(directory: Path) -> None:
-    path = directory / "version"
+def check_version(directory: Path) -> None:
+    """Raise for a directory of another version, before anything is put into it."""
     try:
-        found = path.read_text().strip()
-    except FileNotFoundError:
-        fresh = directory / "version.new"
-        fresh.write_text(f"{VERSION}\n")
-        fresh.replace(path)
-        return
+        found = _version(directory)
+    except OSError as exc:
+        raise _unwritable(directory, exc) from exc
     if found != str(VERSION):
         raise StateDirectoryVersion(
             f"the state directory {directory} has version {found[:20]!r} and this"
             f" program reads version {VERSION}; use the program that wrote it, or"
             " choose another state directory"
         )
+
+
+def _version(directory: Path) -> str:
+    path = directory / "version"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        fresh = directory / "version.new"
+        fresh.write_text(f"{VERSION}\n")
+        fresh.replace(path)
+        return str(VERSION)
 
 
 def _unwritable(directory: Path, exc: OSError) -> StateDirectoryUnwritable:

@@ -210,9 +210,7 @@ def _fence_closed(r: _Report, e: j.FenceClosed) -> None:
     agent = r.ledger.agent
     r.frames.append(FenceReported(agent, e.gen, Fence.fenced.value))
     r.frames.append(FenceReported(agent, e.opened, Fence.open.value))
-    if r.ledger.fence is not Fence.hold:
-        return  # nobody asked for this: the process went by itself
-    _interrupted(r)
+    _interrupted(r)  # nothing, when nobody asked for it: the process went by itself
 
 
 def _interrupted(r: _Report) -> None:

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -24,7 +24,7 @@ from agentteam_supervisor.server.app import run_server
 from agentteam_supervisor.server.config import ServerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Generator
     from pathlib import Path
 
 URGENT = {"interruptPolicy": "interrupt_current_run"}
@@ -85,9 +85,9 @@ class Api:
 
 
 @asynccontextmanager
-async def serving(path: Path) -> AsyncGenerator[Api]:
+async def serving(path: Path, port: int = 0) -> AsyncGenerator[Api]:
     async with trio.open_nursery() as nursery:
-        config = ServerConfig(path / "server", port=0)
+        config = ServerConfig(path / "server", port=port)
         url = f"http://127.0.0.1:{await nursery.start(run_server, config)}"
         async with httpx.AsyncClient(base_url=url, timeout=30) as client:
             with trio.fail_after(60):
@@ -217,6 +217,79 @@ async def test_what_was_sent_while_the_daemon_was_away_is_delivered_once(
         entries = journal_of(tmp_path / "daemon")
         seen = [e["body"] for e in entries if e["kind"] == "user/message"]
         assert seen == [f"message {n}" for n in range(5)]
+
+
+@pytest.mark.slow
+@pytest.mark.bug("B04")
+async def test_a_log_that_is_not_writable_claims_nothing_and_grants_nothing(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as api, daemon(tmp_path / "daemon", api):
+        await api.add()
+        await api.send({"ask": "shell"}, {"say": "it ran"})
+        agent = await api.agent_when(lambda a: a["pendingApprovals"])
+        approval = agent["pendingApprovals"][0]["id"]
+        with full_disk(tmp_path / "daemon"):
+            decision = {"outcome": "allowed-once"}
+            await api.post(f"/api/approvals/{approval}/decision", decision)
+            message = await api.send(text="while the disk is full")
+            urgent = await api.urgent(message)
+            await trio.sleep(1.0)
+            # Fail closed: no grant, nothing received, nothing surfaced.
+            claimed = await api.get(f"/api/deliveries/{urgent['id']}")
+            assert claimed["state"] == "queued"
+            assert "it ran" not in await said(api)
+            assert children() == []
+        # The disk is mended, and nobody has to do anything.
+        delivered = await api.delivered(urgent)
+        assert delivered["state"] == "surfaced"
+        await api.agent_when(lambda a: a["status"] == "idle")
+        items = (await api.get("/api/agents/demo/activity"))["items"]
+        assert [i for i in items if "log is not writable" in i["text"]]
+        assert "it ran" not in await said(api)
+
+
+@pytest.mark.slow
+@pytest.mark.bug("B14")
+async def test_a_server_that_comes_back_finds_its_daemon_again(tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        async with serving(tmp_path) as api:
+            await nursery.start(run_daemon, DaemonConfig(tmp_path / "daemon"), api.url)
+            await api.add()
+            steps = {"say": "one two three four five " * 10, "ms": 50}
+            message = await api.send(steps)
+            await api.delivered(message["deliveries"][0])
+            run = (await api.get("/api/agents/demo"))["currentRun"]["id"]
+        port = int(api.url.rpartition(":")[2])
+        async with serving(tmp_path, port) as api:
+            # The run went on meanwhile; no message of it is lost, none comes twice.
+            agent = await api.agent_when(lambda a: a["status"] == "idle")
+            assert agent["daemon"]["connected"]
+            runs = (await api.get("/api/agents/demo/runs"))["runs"]
+            assert [(r["id"], r["outcome"]) for r in runs] == [(run, "completed")]
+            message = await api.send(text="again")
+            delivered = await api.delivered(message["deliveries"][0])
+            assert delivered["state"] == "surfaced"
+            nursery.cancel_scope.cancel()
+
+
+async def said(api: Api) -> str:
+    messages = (await api.get("/api/targets/@demo/messages"))["messages"]
+    return " ".join(m["body"] for m in messages if m["author"]["kind"] == "agent")
+
+
+@contextmanager
+def full_disk(path: Path) -> Generator[None]:
+    """Refuse every new record of the journal, the way a full disk does."""
+    with closing(sqlite3.connect(path / "journal.sqlite3", isolation_level=None)) as db:
+        db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON entries"
+            " BEGIN SELECT raise(ABORT, 'no space left on device'); END"
+        )
+        try:
+            yield
+        finally:
+            db.execute("DROP TRIGGER full")
 
 
 # A plain child of the test: it is to be killed, not contained.

@@ -64,6 +64,8 @@ def test_a_state_directory_is_made_for_its_owners_eyes_only(tmp_path: Path) -> N
     with owned(directory) as state:
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         assert stat.S_IMODE(state.session("agt_1").stat().st_mode) == 0o700
+        for name in ("..", "../../etc", "a/b", "."):
+            assert state.session(name).parent == directory / "sessions"
     directory.chmod(0o755)
     with owned(directory):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700

@@ -243,6 +243,20 @@ async def test_a_failed_group_is_not_there_and_its_agent_is_refused_until_reopen
         assert journal.unwritten == 0
 
 
+async def test_nothing_is_received_past_a_record_that_is_missing(path: Path) -> None:
+    async with open_journal(path) as journal:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            _refuse_writes(other)
+            with pytest.raises(JournalUnwritable):
+                await journal.append(A, [note(1)]).wait()
+            _allow_writes(other)
+        # The disk is well again and the mark could be written: it would be a lie.
+        with pytest.raises(JournalUnwritable):
+            await journal.received(1).wait()
+        journal.reset_inbound()
+        await journal.received(1).wait()
+
+
 async def test_a_refused_append_takes_the_marks_behind_it_along(path: Path) -> None:
     async with open_journal(path) as journal:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
