@@ -48,6 +48,7 @@ class DaemonState:
     runtimes: dict[str, Any] = field(factory=dict[str, Any])
     unacknowledged: list[tuple[int, Frame]] = field(factory=list[tuple[int, Frame]])
     inbox: list[Frame] = field(factory=list[Frame])
+    heard: list[Frame] = field(factory=list[Frame])  # all that came, in order
     epochs: dict[AgentId, int] = field(factory=dict[AgentId, int])
 
     def hello(self) -> Hello:
@@ -174,6 +175,7 @@ class DaemonPeer:
 
     def _keep(self, frame: Frame) -> None:
         self.state.inbox.append(frame)
+        self.state.heard.append(frame)
         if isinstance(frame, AgentGranted):
             self.state.epochs[frame.agent] = frame.epoch
 

@@ -38,6 +38,7 @@ from agentteam_protocol.frames import (
     Welcome,
 )
 from agentteam_protocol.ids import AgentId, DaemonId, SendId
+from agentteam_supervisor.server.link import REPLACING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,6 +120,24 @@ async def test_returning_daemon_replaces_its_old_connection(
             assert shown["daemon"]["connected"]
             # The same process: the leases stand.
             assert shown["detail"]["leaseEpoch"] == 1
+
+
+@pytest.mark.bug("B20")
+async def test_old_connection_that_is_stuck_does_not_keep_the_daemon_out(
+    server: RunningServer,
+) -> None:
+    state = DaemonState()
+    await server.agent()
+    async with open_link(server.port) as stuck:
+        hello = encode_envelope(Envelope((state.hello(),))).decode()
+        await stuck.send_message(hello)
+        await stuck.get_message()
+        for _ in range(30):
+            await server.say("@ada", "x" * 400_000)
+        started = trio.current_time()
+        async with open_daemon(server.port, state) as daemon:
+            assert trio.current_time() - started < REPLACING
+            await daemon.deliver()
 
 
 async def test_garbage_ends_the_connection_and_nothing_else(
@@ -243,9 +262,10 @@ async def test_new_process_of_the_daemon_gets_greater_epochs_first(
     async with open_daemon(server.port, state) as daemon:
         granted = await daemon.take(AgentGranted)
         assert granted.epoch == 2
-        # The grant stands before what was waiting.
         frame = await daemon.deliver()
         assert frame.message.body == "one"
+        # The grant stands before what was waiting.
+        assert state.heard.index(granted) < state.heard.index(frame)
         shown = await server.get("/api/agents/ada")
         assert (shown["status"], shown["currentRun"]) == ("idle", None)
         # What a generation of the old process still wants to say is refused.

@@ -17,8 +17,10 @@ from agentteam_supervisor.server.store import (
     make_engine,
     open_store,
 )
+from agentteam_supervisor.server.writer import StoreUnwritable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from agentteam_supervisor.server.transaction import Tx
@@ -110,6 +112,26 @@ async def test_waiting_transactions_are_committed_together(tmp_path: Path) -> No
         await trio.testing.wait_all_tasks_blocked()
         gate.set()
     assert len(commits) <= 3
+
+
+async def test_full_disk_fails_its_transaction_and_the_next_one_goes_on(
+    tmp_path: Path,
+) -> None:
+    def pages(count: int) -> Callable[[Tx], None]:
+        pragma = f"PRAGMA max_page_count = {count}"
+        return lambda tx: tx.conn.exec_driver_sql(pragma).close()
+
+    def put(tx: Tx) -> None:
+        tx.run(insert(schema.meta).values(key="large", value="x" * 1_000_000))
+
+    async with open_store(tmp_path / "s.db") as store:
+        await store.write(pages(1))
+        with pytest.raises(StoreUnwritable):
+            await store.write(put)
+        await store.write(pages(1_000_000))
+        await store.write(put)
+        keys = await store.read(lambda tx: tx.all(select(schema.meta.c.key)))
+    assert {row["key"] for row in keys} == {"store_id", "large"}
 
 
 async def test_name_of_the_store_is_minted_once(tmp_path: Path) -> None:
