@@ -105,7 +105,7 @@ def test_every_number_on_a_test_is_a_number_of_the_list() -> None:
         assert not set(carried(kind)) - set(known)
 
 
-def test_what_is_left_to_inspection_has_a_reason_and_no_test() -> None:
+def test_what_is_left_to_inspection_has_a_reason() -> None:
     known = statements(ROOT / "tests" / "data" / "requirements.md")
     assert set(BY_INSPECTION) <= set(known)
-    assert not set(BY_INSPECTION) & set(carried("req"))
+    assert all(len(reason) > 20 for reason in BY_INSPECTION.values())
