@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import orjson
@@ -59,17 +60,17 @@ def _judge(tx: Tx, asked: SendRequested) -> SendJudged:
         return SendJudged(asked.send, asked.agent, "rejected", reason=reason)
     frontier = frontiers.get(tx, agent["id"], target["id"])
     epoch, fence = agent["lease_epoch"], frontiers.fence_of(agent)
+    # The target's id goes back, since the agent may have written its name.
+    judged = partial(SendJudged, asked.send, asked.agent, target=target["id"])
     match judge(asked.gen, epoch, fence, frontier, target["head"]):
         case Forwarded():
             seq = _forward(tx, agent, target, asked.text)
-            return SendJudged(asked.send, asked.agent, "forwarded", seq=seq)
+            return judged(verdict="forwarded", seq=seq)
         case Held(reason, seqs):
             unseen = _unseen(tx, target, seqs)
-            return SendJudged(
-                asked.send, asked.agent, "held", reason=reason, unseen=unseen
-            )
+            return judged(verdict="held", reason=reason, unseen=unseen)
         case Rejected(reason):
-            return SendJudged(asked.send, asked.agent, "rejected", reason=reason)
+            return judged(verdict="rejected", reason=reason)
 
 
 def _target(tx: Tx, asked: SendRequested) -> Row | None:
