@@ -49,6 +49,7 @@ class Item:
     wakes: bool = True
     position: int = 0
     attempt: int = 1
+    refusals: int = 0  # how often the runtime did not take or keep it, cuts aside
     source: Source = field(factory=Source)
     delivery: DeliveryId | None = None
     message: MessageId | None = None

@@ -16,25 +16,37 @@ from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.delivery import DeliveryState, Diagnostic
 from agentteam_protocol.inbox import Lane
+from agentteam_runtimes.driver import TurnStatus
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.repair import closing_records
 from agentteam_supervisor.session.settle import requeue, settle_rest
 from agentteam_supervisor.session.state import BatchStage, Cut, Ended, Phase, Stage
 from agentteam_supervisor.session.turns import (
+    ask_history,
+    end_later,
     forget_turn,
+    go_on,
     keep_prefix,
     open_items,
     proceed,
     start,
+    submit_lost,
+    submitted,
     withdraw_asks,
 )
 
 if TYPE_CHECKING:
     from agentteam_protocol.control import CutCause
     from agentteam_protocol.ids import DeliveryId
-    from agentteam_runtimes.driver import Survivor
+    from agentteam_runtimes.driver import Survivor, TurnRef
     from agentteam_supervisor.session.work import Work
 
+_LADDER = ("interrupt", "interrupt_soft", "sweep", "terminate", "kill")
+_UNANSWERED = Diagnostic(
+    "the current run waits for an approval that it cannot take back, and could not be "
+    "stopped",
+    "answer the approval, then deliver the message again",
+)
 _UNSTOPPABLE = Diagnostic(
     "the current run could not be stopped, so the message was not delivered",
     "end the agent's process by hand, or try again",
@@ -56,13 +68,15 @@ def cut(
     if w.live.cut is not None:
         _join(w, w.live.cut, strict=strict)
         return
+    caps = w.live.capabilities
+    stuck = bool(w.live.asks) and caps is not None and not caps.approval_cancel
     w.record(j.FenceHeld(w.gen))
     _close_asks(w, turn.number)
     w.do(fx.CancelTurn(turn.run_id))
     keep_prefix(w)
-    opened = Cut(Stage.interrupting, strict, w.ledger.park, w.phase)
+    opened = Cut(Stage.interrupting, strict, w.ledger.park, w.phase, stuck=stuck)
     w.set(cut=opened, phase=Phase.converging)
-    _first_stage(w, opened.phase_before)
+    _first_stage(w, opened)
 
 
 def _join(w: Work, current: Cut, *, strict: bool) -> None:
@@ -81,23 +95,65 @@ def _close_asks(w: Work, turn: int) -> None:
     withdraw_asks(w)
 
 
-def _first_stage(w: Work, before: Phase) -> None:
-    batch = w.live.batch
-    unsent = batch is not None and batch.stage is BatchStage.pre_step
-    if unsent and batch is not None:
-        requeue(w, batch.items, again=False)
-    if before in (Phase.starting, Phase.recovering):
+def _first_stage(w: Work, current: Cut) -> None:
+    take_back_unsent(w)
+    if current.phase_before in (Phase.starting, Phase.recovering):
         terminate(w)
     elif w.live.ended is not None:
         _stage(w, Stage.settling)
-    elif unsent and w.live.runtime_turn is None:
+    elif _nothing_submitted(w):
         converge(w)
-    elif w.live.ladder_failed or not w.interrupts:
+    elif not w.interrupts or (w.live.ladder_failed and not w.live.in_process):
         terminate(w)
     else:
-        w.do(fx.Interrupt(w.ledger.inc, w.live.runtime_turn))
-        strict = w.live.cut is not None and w.live.cut.strict
-        w.do(fx.SetDeadline("interrupt" if strict else "interrupt_soft"))
+        w.do(fx.SetDeadline("interrupt" if current.strict else "interrupt_soft"))
+        # A turn without a name yet is interrupted as soon as it has one: sent now,
+        # the interrupt could hit the turn after it.
+        if w.live.runtime_turn is not None and not w.live.ladder_failed:
+            _interrupt(w, w.live.runtime_turn)
+
+
+def take_back_unsent(w: Work) -> None:
+    """Put back what was claimed and is still with the pre-step listeners."""
+    batch = w.live.batch
+    if batch is not None and batch.stage is BatchStage.pre_step:
+        requeue(w, batch.items, again=False)
+        w.set(batch=evolve(batch, items=()))
+
+
+def _nothing_submitted(w: Work) -> bool:
+    batch = w.live.batch
+    unsent = batch is not None and batch.stage is BatchStage.pre_step
+    return unsent and w.live.runtime_turn is None
+
+
+def _interrupt(w: Work, turn: TurnRef | None) -> None:
+    assert w.live.cut is not None
+    w.set(interrupts=w.live.interrupts + 1, cut=evolve(w.live.cut, sent=True))
+    w.do(fx.Interrupt(w.ledger.inc, turn))
+
+
+def turn_named(w: Work) -> None:
+    """The held turn has its name now, so the interrupt can leave."""
+    current = w.live.cut
+    if current is not None and current.stage is Stage.interrupting and not current.sent:
+        _interrupt(w, w.live.runtime_turn)
+
+
+def submit_failed(w: Work, e: ev.SubmitFailed) -> None:
+    """Under a cut: what never left is back at its place, and the cut has converged."""
+    batch = submitted(w, e.batch)
+    if batch is None:
+        submit_lost(w, e)
+    elif e.written:
+        w.set(batch=evolve(batch, broken=e.problem or "no answer"))
+        if _at(w, Stage.interrupting) and w.live.runtime_turn is None:
+            _interrupt(w, None)  # the driver looks for it
+    else:
+        requeue(w, batch.items, again=False)
+        w.set(batch=evolve(batch, items=(), stage=BatchStage.pre_step))
+        if _at(w, Stage.interrupting) and w.live.runtime_turn is None:
+            converge(w)
 
 
 def _stage(w: Work, stage: Stage) -> None:
@@ -123,12 +179,12 @@ def terminate(w: Work) -> None:
         fx.ClearDeadline("interrupt_soft"),
         fx.ClearDeadline("sweep"),
         fx.ClearDeadline("settle"),
-        fx.Terminate(_current_inc(w)),
+        fx.Terminate(current_inc(w)),
         fx.SetDeadline("terminate"),
     )
 
 
-def _current_inc(w: Work) -> int:
+def current_inc(w: Work) -> int:
     """While a process is starting it is the one after the last recorded."""
     before = w.live.cut.phase_before if w.live.cut else w.phase
     starting = before in (Phase.starting, Phase.recovering)
@@ -147,7 +203,7 @@ def deadline_passed(w: Work, name: str) -> None:
             terminate(w)
         case "terminate" if _at(w, Stage.terminating):
             _stage(w, Stage.killing)
-            w.do(fx.Kill(_current_inc(w)), fx.SetDeadline("kill"))
+            w.do(fx.Kill(current_inc(w)), fx.SetDeadline("kill"))
         case "kill" if _at(w, Stage.killing):
             fail_ladder(w)
         case _:
@@ -157,13 +213,19 @@ def deadline_passed(w: Work, name: str) -> None:
 def interrupt_failed(w: Work, e: ev.InterruptFailed) -> None:
     """A refusal that names the active turn is sent once more with that name."""
     current = w.live.cut
-    if current is None or current.stage is not Stage.interrupting:
-        return
+    interrupt_answered(w, e.inc)
+    if current is None or current.stage is not Stage.interrupting or w.live.interrupts:
+        return  # also the answer to an interrupt of an earlier turn
     if e.named is not None and not current.retried:
         w.set(cut=evolve(current, retried=True))
-        w.do(fx.Interrupt(w.ledger.inc, e.named))
+        _interrupt(w, e.named)
     else:
         terminate(w)
+
+
+def interrupt_answered(w: Work, inc: int) -> None:
+    if inc == w.ledger.inc:
+        w.set(interrupts=max(0, w.live.interrupts - 1))
 
 
 def fail_ladder(w: Work, survivors: tuple[Survivor, ...] = ()) -> None:
@@ -171,16 +233,49 @@ def fail_ladder(w: Work, survivors: tuple[Survivor, ...] = ()) -> None:
     current = w.live.cut
     assert current is not None
     _name(w, survivors)
-    if w.live.closing is not None:
+    if current.phase_before in (Phase.starting, Phase.recovering):
+        _leave_unfinished(w)
+    elif w.live.closing is not None:
         w.record(j.RunNotice("the runtime's process could not be ended"))
         converge(w, gone=True)
-        return
-    urgent = w.ledger.lanes[Lane.urgent]
+    elif w.live.ended is not None or _nothing_submitted(w):
+        # Its turn is over although its process would not end.
+        settle_rest(w, open_items(w))
+        converge(w)
+    else:
+        _reopen(w, current)
+
+
+def _reopen(w: Work, current: Cut) -> None:
+    fail_urgents(w, DeliveryState.blocked if current.stuck else DeliveryState.failed)
     w.record(j.FenceReopened(w.gen))
-    w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, _UNSTOPPABLE)
     w.park(current.park_before)
-    w.do(*(fx.ClearDeadline(n) for n in ("interrupt", "interrupt_soft", "kill")))
+    w.do(*(fx.ClearDeadline(name) for name in _LADDER))
     w.set(cut=None, phase=current.phase_before, ladder_failed=True)
+    batch = w.live.batch
+    if batch is not None and batch.stage is BatchStage.pre_step:
+        go_on(w, more=batch.more)  # the runtime waits at its boundary
+    elif batch is not None and batch.broken and w.live.runtime_turn is None:
+        end_later(w, Ended(TurnStatus.failed, batch.broken, ""))
+
+
+def _leave_unfinished(w: Work) -> None:
+    """A process that neither started nor ends: the session does without (t26, t39)."""
+    fail_urgents(w)
+    w.record(j.RunProcess(current_inc(w), alive=False, detail=_UNSTOPPABLE.problem))
+    w.record(j.RunProblem(_UNSTOPPABLE))
+    if w.live.closing is None:
+        w.park()
+    settle_rest(w, open_items(w))
+    converge(w, gone=True)
+
+
+def fail_urgents(w: Work, state: DeliveryState = DeliveryState.failed) -> None:
+    """The waiting urgents were not delivered, and each says so; nothing else moves."""
+    if w.live.closing is None:
+        why = _UNANSWERED if state is DeliveryState.blocked else _UNSTOPPABLE
+        reason = j.SpliceReason(state)
+        w.drop(w.ledger.lanes[Lane.urgent], reason, state, why)
 
 
 def _name(w: Work, survivors: tuple[Survivor, ...]) -> None:
@@ -202,9 +297,9 @@ def turn_over(w: Work, ended: Ended) -> None:
     if not _at(w, Stage.interrupting):
         return
     w.do(fx.ClearDeadline("interrupt"), fx.ClearDeadline("interrupt_soft"))
-    if unsettled := open_items(w):
+    if open_items(w):
         _stage(w, Stage.settling)
-        w.do(fx.Settle(w.ledger.inc, unsettled), fx.SetDeadline("settle"))
+        ask_history(w)
     else:
         sweep(w)
 
@@ -244,7 +339,7 @@ def converge(w: Work, *, gone: bool = False) -> None:
             j.TurnEnd(turn.number, j.TurnOutcome.aborted, turn.cause, detail),
         )
     w.record(j.FenceClosed(w.gen, w.gen.next()))
-    w.do(*(fx.ClearDeadline(n) for n in ("terminate", "kill")))
+    w.do(*(fx.ClearDeadline(name) for name in _LADDER))
     forget_turn(w)
     w.set(cut=None)
     if gone:

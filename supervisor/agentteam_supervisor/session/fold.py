@@ -149,10 +149,11 @@ def _asked(ledger: Ledger, e: j.ApprovalAsked) -> Ledger:
     if turn is None:
         return ledger
     call = e.request.call_id
+    withheld = {call} if call and call not in turn.allowed else set[str]()
     return _in_turn(
         ledger,
         asks={**turn.asks, e.request.id: call},
-        withheld=turn.withheld | ({call} if call else set()),
+        withheld=turn.withheld | withheld,
     )
 
 
@@ -160,12 +161,14 @@ def _decided(ledger: Ledger, e: j.ApprovalDecided) -> Ledger:
     turn = ledger.turn
     if turn is None:
         return ledger
-    allowed = e.outcome is ApprovalOutcome.allowed_once
     call = turn.asks.get(e.id)
+    started = e.outcome is ApprovalOutcome.allowed_once and call is not None
+    allowed = frozenset({call} if started and call else ())
     return _in_turn(
         ledger,
         asks={a: c for a, c in turn.asks.items() if a != e.id},
-        withheld=turn.withheld - ({call} if allowed and call else set()),
+        withheld=turn.withheld - allowed,
+        allowed=turn.allowed | allowed,
     )
 
 

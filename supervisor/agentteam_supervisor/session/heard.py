@@ -14,7 +14,8 @@ from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx
 from agentteam_supervisor.session.asks import asked, withdrawn
-from agentteam_supervisor.session.cuts import turn_over
+from agentteam_supervisor.session.cuts import turn_named, turn_over
+from agentteam_supervisor.session.processes import name_session
 from agentteam_supervisor.session.sends import read_called, refuse_call, send_called
 from agentteam_supervisor.session.settle import late_evidence, settle, surface
 from agentteam_supervisor.session.state import Chunk, Ended, OpenTurn, Phase
@@ -29,16 +30,22 @@ MAX_LATE = 20
 
 def hear(w: Work, inc: int, e: d.RuntimeEvent) -> None:
     """Handle one event of incarnation `inc`; nothing a runtime sends is fatal."""
+    if inc == w.ledger.inc + 1 and isinstance(e, d.SessionNamed):
+        w.set(named=e.resume)  # it counts once the handshake is done
+        return
     if inc != w.ledger.inc:
         _late(w, inc, e)
         return
     match e:
         case d.TurnStarted():
-            if not name_turn(w, e.batch, e.turn):
+            if name_turn(w, e.batch, e.turn):
+                turn_named(w)
+            else:
                 _keep_late(w, e.turn.id, "a turn nobody asked for")
         case d.SessionNamed():
-            if e.resume != w.ledger.resume:
-                w.record(j.RunSession(e.resume))
+            name_session(w, e.resume)
+        case d.Surfaced():
+            _surfaced(w, e)
         case d.AskClosed():
             withdrawn(w, e.ask)
         case d.Noticed():
@@ -52,7 +59,6 @@ def hear(w: Work, inc: int, e: d.RuntimeEvent) -> None:
 _OfTurn = (
     d.TurnEnded
     | d.StepEnded
-    | d.Surfaced
     | d.Output
     | d.Said
     | d.ToolStarted
@@ -81,8 +87,6 @@ def _open(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
             end_later(w, Ended(e.status, e.detail, e.text))
         case d.StepEnded():
             step_ended(w, more=e.more)
-        case d.Surfaced():
-            _surfaced(w, e)
         case d.Output():
             w.set(said=Chunk(e.text, w.live.said))
             w.do(fx.Progress(turn.run_id, w.gen, e.text))
@@ -99,7 +103,7 @@ def _open(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
         case d.SendCalled():
             send_called(w, inc, e)
         case d.ReadCalled():
-            read_called(w, e)
+            read_called(w, inc, e)
         case _:
             assert_never(e)
 
@@ -110,8 +114,6 @@ def _held(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
         case d.TurnEnded():
             settle(w, e.items)
             turn_over(w, Ended(e.status, e.detail, e.text))
-        case d.Surfaced():
-            _surfaced(w, e)
         case d.ToolEnded():
             _tool_ended(w, e, turn)
         case _:
@@ -119,8 +121,10 @@ def _held(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
 
 
 def _surfaced(w: Work, e: d.Surfaced) -> None:
+    """Evidence counts until its turn is closed, also while its end is settled."""
     flight = w.ledger.in_flight.get(e.item)
-    if flight is not None and (flight.item.key == e.key or flight.carried):
+    ours = w.open_turn is not None and e.turn == w.live.runtime_turn
+    if ours and flight is not None and (flight.item.key == e.key or flight.carried):
         surface(w, flight.item, e.evidence)
     else:
         late_evidence(w, e.item, e.key)

@@ -8,18 +8,24 @@ from attrs import evolve
 
 from agentteam_protocol import journal as j
 from agentteam_protocol.control import ControlResult, CutCause
-from agentteam_protocol.delivery import DeliveryState, Diagnostic
+from agentteam_protocol.delivery import TERMINAL, DeliveryState, Diagnostic
 from agentteam_protocol.inbox import Item, Lane
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.cuts import cut
 from agentteam_supervisor.session.pending import copies, find, waiting
-from agentteam_supervisor.session.settle import has_urgent_copy
-from agentteam_supervisor.session.state import Maintenance, Phase
+from agentteam_supervisor.session.settle import (
+    CLEARED,
+    has_urgent_copy,
+    supersede_carried,
+    superseded,
+)
+from agentteam_supervisor.session.state import DeliveryView, Maintenance, Phase
 from agentteam_supervisor.session.turns import leave, steer, wake
 
 if TYPE_CHECKING:
     from agentteam_supervisor.session.work import Work
 
+ENDED = "closed: the session has ended"
 _ACTIVE = (Phase.running, Phase.converging, Phase.starting, Phase.recovering)
 
 
@@ -29,7 +35,7 @@ def delivered(w: Work, e: ev.Delivered) -> None:
     if item.delivery is None or w.live.closing is not None:
         return
     known = w.ledger.deliveries.get(item.delivery)
-    if known is not None and known.attempt >= item.attempt:
+    if known is not None and not _again(known, item):
         w.do(fx.Received(known.item.id, item.attempt))
         return
     if known is not None:
@@ -50,6 +56,14 @@ def delivered(w: Work, e: ev.Delivered) -> None:
         _ordinary(w, item)
 
 
+def _again(known: DeliveryView, item: Item) -> bool:
+    """Tell whether a person sends again what had come to no good end."""
+    return item.attempt > known.attempt and known.state in _STUCK
+
+
+_STUCK = TERMINAL - {DeliveryState.surfaced}
+
+
 def _join_target(w: Work, item: Item, floor: int | None) -> None:
     if floor is None or item.target is None:
         return
@@ -64,6 +78,10 @@ def _urgent(w: Work, item: Item) -> None:
             c for c in copies(w.ledger.lanes, item.message, item.id) if c.policy is None
         )
         w.drop(queued, j.SpliceReason.superseded, DeliveryState.superseded)
+        for flight in tuple(w.ledger.in_flight.values()):
+            copy = flight.item.message == item.message
+            if flight.carried and copy and superseded(w, flight.item):
+                supersede_carried(w, flight.item)
     match w.phase:
         case Phase.running | Phase.converging if w.open_turn is not None:
             who = item.author.name if item.author else ""
@@ -88,7 +106,7 @@ def sent(w: Work, e: ev.Sent) -> None:
     taken = {i.id for i in waiting(w.ledger.lanes)} | set(w.ledger.in_flight)
     ids = [i.id for i in e.items]
     if w.live.closing is not None:
-        w.reply(e.ref, error="closed: the session has ended")
+        w.reply(e.ref, error=ENDED)
         return
     if len(set(ids)) != len(ids) or taken & set(ids):
         w.reply(e.ref, error="duplicate_id: an entry with this id is pending already")
@@ -140,16 +158,10 @@ def stopped(w: Work, e: ev.StopRequested) -> None:
 
 def cancelled(w: Work, e: ev.CancelRequested) -> None:
     """cancel clears the lanes unless told to keep them; idle and empty it is nothing."""
-    if w.phase is Phase.closed:
-        w.reply(e.ref, error="closed: the session has ended")
-        return
     if not e.keep_inbox:
         _clear(w)
     if w.open_turn is not None and w.phase in _ACTIVE:
-        if e.keep_inbox:
-            _cut_and_park(w, CutCause.cancel, strict=False, who=e.cause)
-        else:
-            cut(w, CutCause.cancel, strict=False, who=e.cause)
+        _cut_and_park(w, CutCause.cancel, strict=False, who=e.cause)
     elif w.phase is Phase.maintenance:
         abort_maintenance(w)
     w.reply(e.ref)
@@ -170,9 +182,9 @@ def _cut_and_park(w: Work, cause: CutCause, *, strict: bool, who: str) -> None:
 
 
 def _clear(w: Work) -> None:
-    cleared = Diagnostic("the host cancelled all waiting input", "send it again")
     items = waiting(w.ledger.lanes)
-    w.drop(items, j.SpliceReason.cancelled, DeliveryState.cancelled, cleared)
+    w.drop(items, j.SpliceReason.cancelled, DeliveryState.cancelled, CLEARED)
+    w.set(cleared=w.ledger.position)
 
 
 def resumed(w: Work, e: ev.ResumeRequested) -> None:
@@ -197,10 +209,12 @@ def maintain(w: Work, e: ev.MaintenanceRequested) -> None:
 
 def abort_maintenance(w: Work) -> None:
     maintenance = w.live.maintenance
-    if maintenance is None or maintenance.aborted:
+    if maintenance is None:
         return
-    w.set(maintenance=evolve(maintenance, aborted=True))
-    w.do(fx.AbortMaintenance(), fx.SetDeadline("maintenance"))
+    if not maintenance.aborted:
+        w.set(maintenance=evolve(maintenance, aborted=True))
+        w.do(fx.AbortMaintenance())
+    w.do(fx.SetDeadline("maintenance"))
 
 
 # --- the session's end ------------------------------------------------------------------
@@ -208,9 +222,6 @@ def abort_maintenance(w: Work) -> None:
 
 def close(w: Work, cause: CutCause, ref: int | None) -> None:
     """Cut what runs, close everything, end (t35, t35a)."""
-    if w.phase is Phase.closed:
-        w.reply(ref)
-        return
     refs = (*w.live.closing_refs, *(() if ref is None else (ref,)))
     w.set(closing_refs=refs)
     if w.live.closing is not None:

@@ -81,6 +81,9 @@ from agentteam_supervisor.session.work import Work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentteam_protocol.ids import ItemId
+    from agentteam_protocol.inbox import Item
+
 
 def step(session: Session, event: ev.Event) -> tuple[Session, list[fx.Effect]]:
     """Take one event; raises `UnexpectedEvent` for one that is not ours."""
@@ -88,13 +91,24 @@ def step(session: Session, event: ev.Event) -> tuple[Session, list[fx.Effect]]:
     if rule is None:
         raise UnexpectedEvent(f"the session machine has no rule for {event!r}")
     w = Work(session)
-    rule(w, event)
-    _answer_idle_waiters(w)
+    if w.phase is Phase.closed:
+        _after_the_end(w, event)
+    else:
+        rule(w, event)
+        _answer_idle_waiters(w)
     return w.done(), w.effects
 
 
+def _after_the_end(w: Work, event: ev.Event) -> None:
+    """Nothing is done or recorded any more; whoever asks is told so."""
+    ended = isinstance(
+        event, ev.IdleAwaited | ev.DisposeRequested | ev.ShutdownRequested
+    )
+    w.reply(getattr(event, "ref", None), error="" if ended else inputs.ENDED)
+
+
 def _answer_idle_waiters(w: Work) -> None:
-    if w.live.idle_waiters and w.done().quiescent:
+    if w.live.idle_waiters and (w.done().quiescent or w.phase is Phase.closed):
         for ref in w.live.idle_waiters:
             w.reply(ref)
         w.set(idle_waiters=())
@@ -102,37 +116,50 @@ def _answer_idle_waiters(w: Work) -> None:
 
 def _from_runtime(w: Work, e: ev.FromRuntime) -> None:
     for event in e.events:
-        hear(w, e.inc, event)
+        if w.phase is not Phase.closed:
+            hear(w, e.inc, event)
 
 
 def _submit_accepted(w: Work, e: ev.SubmitAccepted) -> None:
-    turns.name_turn(w, e.batch, e.turn)
+    if turns.name_turn(w, e.batch, e.turn):
+        cuts.turn_named(w)
 
 
 def _submit_failed(w: Work, e: ev.SubmitFailed) -> None:
-    if turns.submit_failed(w, e):
-        cuts.converge(w)
+    if w.phase is Phase.converging:
+        cuts.submit_failed(w, e)
+    else:
+        turns.submit_failed(w, e)
 
 
 def _steer_accepted(w: Work, e: ev.SteerAccepted) -> None:
-    flight = w.ledger.in_flight.get(e.item)
-    if flight is not None and e.item in w.live.steering:
-        w.change(flight.item, DeliveryState.accepted)
-    w.set(steering=w.live.steering - {e.item})
+    if (item := _steered(w, e.item)) is not None:
+        w.change(item, DeliveryState.accepted)
+        processes.settle_again(w)
 
 
 def _steer_failed(w: Work, e: ev.SteerFailed) -> None:
     """Not written: back at its place, and in Idle it wakes; else the history decides."""
-    flight = w.ledger.in_flight.get(e.item)
-    ours = e.item in w.live.steering
-    w.set(steering=w.live.steering - {e.item})
-    if flight is not None and ours and not e.written:
-        settle.requeue(w, (flight.item,), again=False)
+    item = _steered(w, e.item)
+    if item is None:
+        return
+    if not e.written:
+        settle.requeue(w, (item,), again=False)
         turns.wake(w)
+    processes.settle_again(w)
+
+
+def _steered(w: Work, item: ItemId) -> Item | None:
+    """Find the entry that a steer's answer is about: this attempt, still in flight."""
+    key = w.live.steering.get(item)
+    w.set(steering={i: k for i, k in w.live.steering.items() if i != item})
+    flight = w.ledger.in_flight.get(item)
+    return flight.item if flight is not None and flight.item.key == key else None
 
 
 def _interrupt_taken(w: Work, e: ev.InterruptTaken) -> None:
     """Accepted is not finished: the turn's end, or its deadline, decides (B06 b)."""
+    cuts.interrupt_answered(w, e.inc)
 
 
 def _idle_awaited(w: Work, e: ev.IdleAwaited) -> None:
@@ -149,29 +176,28 @@ def _shut_down(w: Work, e: ev.ShutdownRequested) -> None:
 
 def _lease_lost(w: Work, _: ev.LeaseLost) -> None:
     """Fenced at once: another holder may run the agent already (t35b)."""
-    if w.phase is Phase.closed:
-        return
     turn = w.open_turn
     turns.withdraw_asks(w)
+    turns.keep_prefix(w)
     if turn is not None:
-        lost = CutCause.lease_lost
+        lost = turn.cause or CutCause.lease_lost
         end = j.TurnEnd(turn.number, j.TurnOutcome.aborted, lost)
         w.record(*closing_records(turn), end)
         w.do(fx.CancelTurn(turn.run_id))
     w.record(j.FenceClosed(w.gen, w.gen.next()))
-    w.do(fx.Kill(w.ledger.inc))
+    w.do(fx.Kill(cuts.current_inc(w)))
     turns.forget_turn(w)
+    processes.give_up_maintenance(w, "aborted")
     w.set(closing=CutCause.lease_lost, leaving=True)
     turns.leave(w)
 
 
 def _maintenance_ended(w: Work, e: ev.MaintenanceEnded) -> None:
-    maintenance = w.live.maintenance
-    if maintenance is None:
+    if w.live.maintenance is None:
         return
+    w.reply(w.live.maintenance.ref, value=e.value, error=e.problem)
     w.set(maintenance=None)
     w.do(fx.ClearDeadline("maintenance"))
-    w.reply(maintenance.ref, value=e.value, error=e.problem)
     turns.proceed(w)
 
 

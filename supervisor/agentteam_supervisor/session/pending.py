@@ -41,10 +41,14 @@ def copies(lanes: Lanes, message: MessageId, but: ItemId) -> tuple[Item, ...]:
 
 
 def first_of_target(lanes: Lanes, item: Item) -> bool:
-    """Tell whether nothing of the entry's target waits before it."""
+    """
+    Tell whether nothing of the entry's target waits before it.
+
+    Followups aside: a steer never waits behind an older one.
+    """
     return not any(
         other.target == item.target and other.position < item.position
-        for other in waiting(lanes)
+        for other in (*lanes[Lane.urgent], *lanes[Lane.next_step])
     )
 
 

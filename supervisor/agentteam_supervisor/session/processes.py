@@ -16,12 +16,14 @@ from agentteam_supervisor.session.cuts import (
     deadline_passed as ladder_deadline,
     fail_ladder,
     settled,
+    take_back_unsent,
     without_process,
 )
 from agentteam_supervisor.session.repair import closing_records
 from agentteam_supervisor.session.settle import settle, settle_rest
-from agentteam_supervisor.session.state import Phase
+from agentteam_supervisor.session.state import Phase, Stage
 from agentteam_supervisor.session.turns import (
+    ask_history,
     claim,
     end_turn,
     forget_turn,
@@ -54,12 +56,14 @@ def ready(w: Work, e: ev.RuntimeReady) -> None:
     if w.ledger.problem is not None:
         w.record(j.RunProblem(None))
     if e.history_lost:
-        w.record(
-            j.RunSession(""),
-            j.RunNotice("history not available: the agent started a new session"),
-        )
-    settle(w, e.settled)
+        notice = "history not available: the agent started a new session"
+        w.record(j.RunSession(w.live.named or ""), j.RunNotice(notice))
+        settle_rest(w, tuple(f.item for f in w.ledger.in_flight.values()))
+    elif w.live.named is not None:
+        name_session(w, w.live.named)
+    settle(w, e.settled, fault=False)
     settle_rest(w, open_items(w))
+    w.set(steering={}, lost=None)
     if w.open_turn is None:
         proceed(w)
     elif w.ledger.runnable:
@@ -67,6 +71,11 @@ def ready(w: Work, e: ev.RuntimeReady) -> None:
     else:
         _end_unused(w, TurnStatus.completed, "nothing was left to run")
         proceed(w)
+
+
+def name_session(w: Work, token: str) -> None:
+    if token != w.ledger.resume:
+        w.record(j.RunSession(token))
 
 
 def _end_unused(w: Work, status: TurnStatus, detail: str) -> None:
@@ -89,15 +98,18 @@ def start_failed(w: Work, e: ev.StartFailed) -> None:
     if w.phase is Phase.converging:
         converge(w, gone=True)
         return
+    if w.live.closing is not None:
+        leave(w)
+        return
     _end_unused(w, TurnStatus.failed, e.diagnostic.problem)
+    flights = (f.item for f in w.ledger.in_flight.values())
+    settle_rest(w, tuple(i for i in flights if i.policy is not None))
     urgent = w.ledger.lanes[Lane.urgent]
     w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, e.diagnostic)
     w.record(j.RunProblem(e.diagnostic))
     w.park()
     forget_turn(w)
     w.set(phase=Phase.offline)
-    if w.live.closing is not None:
-        leave(w)
 
 
 def gone(w: Work, e: ev.ProcessGone) -> None:
@@ -145,6 +157,7 @@ def _died(w: Work, why: str) -> None:
     assert turn is not None
     withdraw_asks(w)
     keep_prefix(w)
+    take_back_unsent(w)
     end = j.TurnEnd(turn.number, j.TurnOutcome.error, detail=why)
     w.record(*closing_records(turn), end, j.FenceClosed(w.gen, w.gen.next()))
     w.do(fx.CancelTurn(turn.run_id))
@@ -153,19 +166,20 @@ def _died(w: Work, why: str) -> None:
 
 
 def _maintenance_died(w: Work, why: str) -> None:
-    maintenance = w.live.maintenance
-    w.set(maintenance=None)
-    if maintenance is not None:
-        w.reply(maintenance.ref, error=f"maintenance_failed: {why}")
+    aborted = w.live.maintenance is not None and w.live.maintenance.aborted
+    give_up_maintenance(w, f"maintenance_failed: {why}")
     w.record(j.FenceClosed(w.gen, w.gen.next()))
-    without_process(w)
+    without_process(w, paced=not aborted)
 
 
 def kill_failed(w: Work, e: ev.KillFailed) -> None:
+    current = w.live.cut
     if w.live.leaving:
         _leave_behind(w)
-    elif w.phase is Phase.converging and w.live.cut is not None:
+    elif current is not None and current.stage is Stage.killing:
         fail_ladder(w, e.survivors)
+    elif w.phase is Phase.maintenance:
+        _maintenance_goes_on(w)
 
 
 def _leave_behind(w: Work) -> None:
@@ -178,10 +192,26 @@ def _leave_behind(w: Work) -> None:
 
 
 def settle_answered(w: Work, e: ev.Settled) -> None:
-    if e.inc != w.ledger.inc or w.live.ended is None:
+    if e.inc != w.ledger.inc:
         return
+    w.set(histories=max(0, w.live.histories - 1))
+    if w.live.ended is None or w.live.histories:
+        return  # the answer for a turn that did not wait for it
     settle(w, e.items)
-    _after_settle(w)
+    settle_rest(w, tuple(i for i in open_items(w) if i.id not in w.live.steering))
+    if not open_items(w):
+        _after_settle(w)
+
+
+def settle_again(w: Work) -> None:
+    """A steer was answered while the end of its turn is being settled."""
+    converging = w.live.cut is not None and w.live.cut.stage is Stage.settling
+    if w.live.ended is None or not (converging or w.phase is Phase.running):
+        return
+    if not open_items(w):
+        _after_settle(w)
+    elif not w.live.histories:
+        ask_history(w)
 
 
 def _after_settle(w: Work) -> None:
@@ -219,11 +249,27 @@ def _maintenance_overdue(w: Work) -> None:
     if w.phase is not Phase.maintenance:
         return
     if w.live.in_process:
-        overdue = Diagnostic(
-            "the agent's maintenance did not end in time",
-            "deliver the message again when the maintenance is over",
-        )
-        urgent = w.ledger.lanes[Lane.urgent]
-        w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, overdue)
+        _maintenance_goes_on(w)
     else:
         w.do(fx.Kill(w.ledger.inc))
+
+
+def _maintenance_goes_on(w: Work) -> None:
+    """Nothing ends it: the urgents have failed, and a session that closes leaves it."""
+    if w.live.closing is not None:
+        give_up_maintenance(w, "aborted")
+        leave(w)
+        return
+    overdue = Diagnostic(
+        "the agent's maintenance did not end in time",
+        "deliver the message again when the maintenance is over",
+    )
+    urgent = w.ledger.lanes[Lane.urgent]
+    w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, overdue)
+
+
+def give_up_maintenance(w: Work, error: str) -> None:
+    if w.live.maintenance is not None:
+        w.reply(w.live.maintenance.ref, error=error)
+    w.set(maintenance=None)
+    w.do(fx.ClearDeadline("maintenance"))

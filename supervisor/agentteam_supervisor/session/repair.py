@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome
+from agentteam_protocol.delivery import TERMINAL, DeliveryState
 from agentteam_protocol.ids import Generation
+from agentteam_protocol.inbox import Lane
+from agentteam_supervisor.session.pending import waiting
 
 if TYPE_CHECKING:
+    from agentteam_protocol.inbox import Item
     from agentteam_supervisor.session.state import Ledger, OpenTurn
 
 ABORTED_BEFORE_DISPATCH = "ABORTED_BEFORE_DISPATCH"
@@ -20,9 +26,15 @@ def repair(ledger: Ledger, epoch: int, damaged: int = 0) -> list[j.JournalEvent]
     Make the records that close an open turn and begin a new epoch.
 
     A turn that the crash cut is not run again; entries in flight stay so until the
-    runtime's own history tells what became of them.
+    runtime's own history tells what became of them. A delivery whose last record left
+    it nowhere goes back to its lane: what moved it on did not become durable, so
+    nothing was sent.
     """
     records: list[j.JournalEvent] = []
+    if stranded := _stranded(ledger):
+        records.append(j.InboxSpliced(j.SpliceReason.requeued, added=stranded))
+    for item in (*stranded, *waiting(ledger.lanes)):
+        records += _superseded(ledger, item)
     if ledger.turn is not None:
         records += closing_records(ledger.turn)
         records.append(j.TurnEnd(ledger.turn.number, j.TurnOutcome.interrupted))
@@ -30,6 +42,24 @@ def repair(ledger: Ledger, epoch: int, damaged: int = 0) -> list[j.JournalEvent]
         records.append(j.RunProcess(ledger.inc, alive=False, detail="supervisor died"))
     records.append(j.EpochBegun(Generation(epoch, 1), damaged))
     return records
+
+
+def _stranded(ledger: Ledger) -> tuple[Item, ...]:
+    somewhere = {i.id for i in waiting(ledger.lanes)} | set(ledger.in_flight)
+    return tuple(
+        evolve(view.item, attempt=view.attempt)
+        for view in ledger.deliveries.values()
+        if view.state not in TERMINAL and view.item.id not in somewhere
+    )
+
+
+def _superseded(ledger: Ledger, item: Item) -> list[j.JournalEvent]:
+    urgents = {i.message for i in ledger.lanes[Lane.urgent]}
+    if item.delivery is None or item.policy is not None or item.message not in urgents:
+        return []
+    why = j.SpliceReason.superseded
+    gone = j.DeliveryChanged(item.delivery, DeliveryState.superseded, item.attempt)
+    return [j.InboxSpliced(why, removed=(item.id,)), gone]
 
 
 def closing_records(turn: OpenTurn) -> list[j.JournalEvent]:
@@ -43,6 +73,12 @@ def closing_records(turn: OpenTurn) -> list[j.JournalEvent]:
         j.ApprovalDecided(turn.number, ask, ApprovalOutcome.cancelled)
         for ask in turn.asks
     ]
+    return records + closing_step(turn)
+
+
+def closing_step(turn: OpenTurn) -> list[j.JournalEvent]:
+    """Balance the open step, each call before its end."""
+    records: list[j.JournalEvent] = []
     for call in turn.calls:
         never = call in turn.withheld
         error = ABORTED_BEFORE_DISPATCH if never else TOOL_OUTCOME_UNKNOWN

@@ -74,16 +74,21 @@ def send_answered(w: Work, e: ev.SendAnswered) -> None:
             _seen(w, shown, seqs, "attached to a held reply")
 
 
-def read_called(w: Work, e: ReadCalled) -> None:
+def read_called(w: Work, inc: int, e: ReadCalled) -> None:
+    w.set(reads={**w.live.reads, (w.gen, e.call.id): inc})
     w.do(fx.ReadTarget(e.call, w.gen, e.target, e.after))
 
 
 def history_read(w: Work, e: ev.HistoryRead) -> None:
     """What `read_history` hands to an open run is seen, and exactly that (t30)."""
-    if e.gen != w.gen or not w.is_open:
-        refuse_call(w, w.ledger.inc, e.call, e.gen)
+    inc = w.live.reads.get((e.gen, e.call.id))
+    if inc is None:
         return
-    w.do(fx.ToolReply(w.ledger.inc, e.call, e.text, error=e.error))
+    w.set(reads={r: i for r, i in w.live.reads.items() if r != (e.gen, e.call.id)})
+    if e.gen != w.gen or not w.is_open:
+        refuse_call(w, inc, e.call, e.gen)
+        return
+    w.do(fx.ToolReply(inc, e.call, e.text, error=e.error))
     if not e.error and e.target is not None:
         _seen(w, e.target, e.seqs, "read_history")
 

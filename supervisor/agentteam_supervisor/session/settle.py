@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 # cut dropped is no fault of the runtime and does not count.
 MAX_ATTEMPTS = 3
 
+CLEARED = Diagnostic("the host cancelled all waiting input", "send it again")
 _UNKNOWN = Diagnostic(
     "the runtime ended before it could say whether the agent read the message",
     "look at the agent's answer; then deliver it again or dismiss it",
 )
 
 
-def settle(w: Work, outcomes: Mapping[ItemId, ItemOutcome]) -> None:
+def settle(
+    w: Work, outcomes: Mapping[ItemId, ItemOutcome], *, fault: bool = True
+) -> None:
     """Apply what the runtime's receipt or history says; entries not named stay open."""
     for item_id, outcome in outcomes.items():
         flight = w.ledger.in_flight.get(item_id)
@@ -44,7 +47,10 @@ def settle(w: Work, outcomes: Mapping[ItemId, ItemOutcome]) -> None:
             case ItemOutcome.surfaced:
                 surface(w, flight.item, Evidence("history"))
             case ItemOutcome.dropped:
-                requeue(w, (flight.item,), again=True, problem="the runtime dropped it")
+                problem = "the runtime dropped it"
+                requeue(w, (flight.item,), again=True, problem=problem, fault=fault)
+            case ItemOutcome.carried if superseded(w, flight.item):
+                supersede_carried(w, flight.item)
             case ItemOutcome.carried:
                 w.record(j.ItemsInFlight(carried=(item_id,)))
             case ItemOutcome.unknown:
@@ -59,8 +65,8 @@ def settle_rest(w: Work, items: tuple[Item, ...]) -> None:
 
 
 def _give_up(w: Work, item: Item) -> None:
-    w.record(j.ItemsInFlight(removed=(item.id,)))
     w.change(item, DeliveryState.unknown, _UNKNOWN)
+    w.record(j.ItemsInFlight(removed=(item.id,)))
     if item.delivery is None:
         w.record(j.RunNotice(_UNKNOWN.problem, detail=item.id))
 
@@ -88,33 +94,55 @@ def surface(w: Work, item: Item, evidence: Evidence) -> None:
     w.record(j.ItemsInFlight(removed=(item.id,)))
 
 
+def superseded(w: Work, item: Item) -> bool:
+    return item.policy is None and has_urgent_copy(w, item)
+
+
+def supersede_carried(w: Work, item: Item) -> None:
+    """The runtime keeps an ordinary copy that its urgent copy has replaced."""
+    note = "the runtime has kept this copy: it may be seen twice"
+    w.change(item, DeliveryState.superseded, note=note)
+    w.record(j.ItemsInFlight(removed=(item.id,)))
+
+
 def requeue(
-    w: Work, items: tuple[Item, ...], *, again: bool, problem: str = ""
+    w: Work,
+    items: tuple[Item, ...],
+    *,
+    again: bool,
+    problem: str = "",
+    fault: bool = True,
 ) -> None:
     """
-    Put entries back at their places; `again` counts an attempt.
+    Put entries back at their places; `again` makes it a new attempt.
 
-    An ordinary copy of a message whose urgent copy waits is superseded instead, and
-    an entry out of attempts has failed.
+    An ordinary copy of a message whose urgent copy waits is superseded instead, an
+    entry that a cancel found here is cancelled, and one that the runtime refused too
+    often (`fault`, outside a cut) has failed.
     """
     items = tuple(i for i in items if i.id in w.ledger.in_flight)
     if not items:
         return
     w.record(j.ItemsInFlight(removed=tuple(i.id for i in items)))
     for item in items:
-        if item.policy is None and has_urgent_copy(w, item):
+        back = item
+        if again:
+            refusals = item.refusals + (1 if fault and w.is_open else 0)
+            back = evolve(item, attempt=item.attempt + 1, refusals=refusals)
+        if superseded(w, item):
             w.change(item, DeliveryState.superseded)
-        elif again and item.attempt >= MAX_ATTEMPTS and w.is_open:
+        elif item.position <= w.live.cleared:
+            w.change(item, DeliveryState.cancelled, CLEARED)
+        elif back.refusals >= MAX_ATTEMPTS:
             _exhausted(w, item, problem)
         else:
-            back = evolve(item, attempt=item.attempt + 1) if again else item
             w.record(j.InboxSpliced(j.SpliceReason.requeued, added=(back,)))
             w.change(back, DeliveryState.queued)
 
 
 def _exhausted(w: Work, item: Item, problem: str) -> None:
     failed = Diagnostic(
-        f"the runtime did not take the message in {item.attempt} attempts: {problem}",
+        f"the runtime did not take the message in {MAX_ATTEMPTS} attempts: {problem}",
         "look at the agent's runtime (agentteam doctor), then deliver it again",
     )
     w.change(item, DeliveryState.failed, failed)

@@ -63,6 +63,7 @@ class OpenTurn:
     # Open asks, each with the tool call that it gates.
     asks: Mapping[ApprovalId, str | None] = field(factory=dict[ApprovalId, str | None])
     withheld: frozenset[str] = frozenset()  # calls that were never allowed to start
+    allowed: frozenset[str] = frozenset()  # calls that an answer let start
     cause: CutCause | None = None  # the first cut's, once it was requested
     target: TargetId | None = None  # where it was asked, for the auto-reply
     sent_to: frozenset[TargetId] = frozenset()
@@ -155,6 +156,8 @@ class Cut:
     park_before: int
     phase_before: Phase
     retried: bool = False  # a refused interrupt was sent again, with the named turn
+    sent: bool = False  # the interrupt has left
+    stuck: bool = False  # an ask was open that the runtime cannot take back
 
 
 class BatchStage(enum.StrEnum):
@@ -170,6 +173,8 @@ class Pending:
     id: str
     items: tuple[Item, ...]
     stage: BatchStage
+    more: bool = False  # at a step boundary: the runtime has something to go on with
+    broken: str = ""  # written under a cut, with a fault: it may run or not
 
 
 @frozen
@@ -219,11 +224,21 @@ class Live:
     runtime_turn: TurnRef | None = None
     # The runtime's turn id to the generation that it belongs to, newest last.
     turns: Mapping[str, Generation] = field(factory=dict[str, Generation])
-    steering: frozenset[ItemId] = frozenset()
+    # Steers without an answer yet, each with the key of its attempt.
+    steering: Mapping[ItemId, str] = field(factory=dict[ItemId, str])
+    lost: Pending | None = None  # submitted by a turn that is over, not answered yet
+    interrupts: int = 0  # sent to this incarnation and not answered yet
+    histories: int = 0  # `Settle`s without an answer yet
+    named: str | None = None  # the runtime's session, told before it was ready
+    cleared: int = 0  # what a cancel found in flight at or below never comes back
     cut: Cut | None = None
     ended: Ended | None = None  # the runtime's turn is over, its entries are settled
     asks: Mapping[ApprovalId, OpenAsk] = field(factory=dict[ApprovalId, OpenAsk])
     sends: Mapping[SendId, OpenSend] = field(factory=dict[SendId, OpenSend])
+    # Reads under way: generation and call, to the incarnation that called.
+    reads: Mapping[tuple[Generation, str], int] = field(
+        factory=dict[tuple[Generation, str], int]
+    )
     said: Chunk | None = field(default=None, eq=False, repr=False)
     ladder_failed: bool = False
     maintenance: Maintenance | None = None

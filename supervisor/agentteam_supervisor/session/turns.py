@@ -18,7 +18,7 @@ from agentteam_supervisor.session.pending import (
     next_batch,
     next_step_batch,
 )
-from agentteam_supervisor.session.repair import closing_records
+from agentteam_supervisor.session.repair import closing_records, closing_step
 from agentteam_supervisor.session.settle import requeue
 from agentteam_supervisor.session.state import (
     BatchStage,
@@ -96,7 +96,13 @@ def wake(w: Work) -> None:
 
 def start(w: Work, *, recovering: bool = False, paced: bool = False) -> None:
     """Bring a process up; a due turn is opened first, so that Stop can name it (t36)."""
-    w.set(phase=Phase.recovering if recovering else Phase.starting)
+    w.set(
+        phase=Phase.recovering if recovering else Phase.starting,
+        in_process=False,
+        interrupts=0,
+        histories=0,
+        named=None,
+    )
     if w.ledger.runnable and w.open_turn is None:
         open_turn(w)
     unsettled = tuple(f.item for f in w.ledger.in_flight.values())
@@ -114,14 +120,14 @@ def claim(w: Work) -> None:
     w.set(phase=Phase.running, runtime_turn=None, said=None, ended=None)
 
 
-def _claim(w: Work, items: tuple[Item, ...]) -> None:
+def _claim(w: Work, items: tuple[Item, ...], *, more: bool = False) -> None:
     batch = w.serial("bat")
     if items:
         w.record(
             j.InboxSpliced(j.SpliceReason.claimed, tuple(i.id for i in items)),
             j.ItemsInFlight(added=items),
         )
-    w.set(batch=Pending(batch, items, BatchStage.pre_step))
+    w.set(batch=Pending(batch, items, BatchStage.pre_step, more))
     w.do(fx.PreStep(batch, items))
 
 
@@ -151,9 +157,9 @@ def _block(w: Work, items: tuple[Item, ...], reason: str) -> None:
         f"a listener rejected the message: {reason or 'no reason given'}",
         "change the listener or the message, then deliver it again",
     )
-    w.record(j.ItemsInFlight(removed=tuple(i.id for i in items)))
     for item in items:
         w.change(item, DeliveryState.blocked, blocked)
+    w.record(j.ItemsInFlight(removed=tuple(i.id for i in items)))
 
 
 def _reject(w: Work, batch: Pending, reason: str) -> None:
@@ -163,15 +169,17 @@ def _reject(w: Work, batch: Pending, reason: str) -> None:
     # Only what stood before the batch's last entry is parked with it (t13).
     last = max((i.position for i in batch.items), default=w.ledger.park)
     w.park(max(last, w.ledger.park))
-    w.set(batch=None)
+    forget_turn(w)
     proceed(w)
 
 
 def _submit(w: Work, batch: Pending) -> None:
+    """Hand the batch over; without anything to go on with, the turn may stop here."""
     assert w.open_turn is not None
-    w.record(j.StepStart(w.open_turn.number, w.open_turn.steps + 1))
-    w.set(batch=evolve(batch, stage=BatchStage.submitting))
     turn = w.live.runtime_turn
+    if turn is None or batch.items or batch.more:
+        w.record(j.StepStart(w.open_turn.number, w.open_turn.steps + 1))
+    w.set(batch=evolve(batch, stage=BatchStage.submitting))
     w.do(fx.Submit(w.ledger.inc, w.gen, batch.id, batch.items, turn))
 
 
@@ -190,26 +198,53 @@ def name_turn(w: Work, batch: str, turn: TurnRef) -> bool:
     turns = {**w.live.turns, turn.id: w.gen}
     for old in list(turns)[:-MAX_TURNS]:
         del turns[old]
-    taken = evolve(pending, stage=BatchStage.taken)
-    w.set(batch=taken, runtime_turn=turn, turns=turns)
-    for item in pending.items:
-        if item.id in w.ledger.in_flight:
-            w.change(item, DeliveryState.accepted)
+    if w.live.runtime_turn is None and w.phase is Phase.running:
+        # Its submission was said to have failed, yet here it is.
+        w.set(ended=None)
+        w.do(fx.ClearDeadline("settle"))
+    w.set(runtime_turn=turn, turns=turns)
+    w.do(fx.SetDeadline("silence"))
+    _taken(w, pending)
     steer_waiting(w)
     return True
 
 
-def submit_failed(w: Work, e: ev.SubmitFailed) -> bool:
-    """Tell whether a cut may converge at once: nothing reached the runtime."""
-    batch = w.live.batch
-    if batch is None or batch.id != e.batch or batch.stage is BatchStage.taken:
-        return False
+def _taken(w: Work, batch: Pending) -> None:
+    w.set(batch=evolve(batch, stage=BatchStage.taken))
+    for item in batch.items:
+        if item.id in w.ledger.in_flight:
+            w.change(item, DeliveryState.accepted)
+
+
+def submitted(w: Work, batch: str) -> Pending | None:
+    """Find the batch that the runtime was given and has not answered for."""
+    found = w.live.batch
+    if found is None or found.id != batch or found.stage is not BatchStage.submitting:
+        return None
+    return found
+
+
+def submit_failed(w: Work, e: ev.SubmitFailed) -> None:
+    batch = submitted(w, e.batch)
+    if batch is None:
+        submit_lost(w, e)
+        return
     if not e.written:
         requeue(w, batch.items, again=True, problem=e.problem)
-    if w.phase is Phase.converging:
-        return not e.written
     end_later(w, Ended(TurnStatus.failed, e.problem, ""))
-    return False
+
+
+def submit_lost(w: Work, e: ev.SubmitFailed) -> None:
+    """The turn is over, but its submission never left: nothing of it is in doubt."""
+    lost = w.live.lost
+    if lost is None or lost.id != e.batch:
+        return
+    w.set(lost=None)
+    flights = w.ledger.in_flight
+    ours = (i for i in lost.items if i.id in flights and flights[i.id].item == i)
+    if not e.written:
+        requeue(w, tuple(ours), again=False)
+        wake(w)
 
 
 def steer_waiting(w: Work) -> None:
@@ -225,39 +260,51 @@ def steer(w: Work, item: Item) -> None:
         return
     if w.phase is not Phase.running or not first_of_target(w.ledger.lanes, item):
         return
+    if item.id in w.live.steering:
+        return  # an earlier steer of it is not answered yet
     w.record(
         j.InboxSpliced(j.SpliceReason.claimed, (item.id,)),
         j.ItemsInFlight(added=(item,)),
     )
-    w.set(steering=w.live.steering | {item.id})
+    w.set(steering={**w.live.steering, item.id: item.key})
     w.do(fx.SteerItem(w.ledger.inc, w.gen, turn, item))
 
 
 def step_ended(w: Work, *, more: bool) -> None:
     """A step boundary of a runtime that waits there (t11)."""
-    assert w.open_turn is not None
-    if w.open_turn.step_open:
-        w.record(j.StepEnd(w.open_turn.number, w.open_turn.steps))
+    turn, before = w.open_turn, w.live.batch
+    assert turn is not None
+    if before is not None and before.stage is BatchStage.pre_step:
+        return  # it waits at this boundary already
+    if before is not None and before.stage is BatchStage.submitting:
+        _taken(w, before)
+    go_on(w, more=more)
+
+
+def go_on(w: Work, *, more: bool) -> None:
+    turn = w.open_turn
+    assert turn is not None
+    if turn.step_open:
+        w.record(*closing_step(turn))
     items = next_step_batch(w.ledger.lanes)
     if items:
-        _claim(w, items)
+        _claim(w, items, more=more)
     else:
-        batch = Pending(w.serial("bat"), (), BatchStage.submitting)
-        if more:
-            _submit(w, batch)
-        else:
-            turn = w.live.runtime_turn
-            w.set(batch=batch)
-            w.do(fx.Submit(w.ledger.inc, w.gen, batch.id, (), turn))
+        _submit(w, Pending(w.serial("bat"), (), BatchStage.submitting, more))
 
 
 def end_later(w: Work, ended: Ended) -> None:
     """The runtime's turn is over: settle what is open, then end ours."""
     w.set(ended=ended)
-    if unsettled := open_items(w):
-        w.do(fx.Settle(w.ledger.inc, unsettled), fx.SetDeadline("settle"))
+    if open_items(w):
+        ask_history(w)
     else:
         end_turn(w)
+
+
+def ask_history(w: Work) -> None:
+    w.set(histories=w.live.histories + 1)
+    w.do(fx.Settle(w.ledger.inc, open_items(w)), fx.SetDeadline("settle"))
 
 
 def open_items(w: Work) -> tuple[Item, ...]:
@@ -292,11 +339,13 @@ def withdraw_asks(w: Work) -> None:
 
 
 def forget_turn(w: Work) -> None:
-    w.do(fx.ClearDeadline("settle"))
+    batch = w.live.batch
+    if batch is not None and batch.stage is BatchStage.submitting:
+        w.set(lost=batch)
+    w.do(fx.ClearDeadline("settle"), fx.ClearDeadline("silence"))
     w.set(
         batch=None,
         runtime_turn=None,
-        steering=frozenset(),
         ended=None,
         said=None,
         ladder_failed=False,
