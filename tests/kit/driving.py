@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, evolve, field
+from tests.kit.oracle import Oracle
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.delivery import Diagnostic, Evidence, InterruptPolicy
 from agentteam_protocol.ids import AgentId, DeliveryId, ItemId, MessageId, TargetId
 from agentteam_protocol.inbox import Item, Lane
+from agentteam_protocol.journal import JournalEvent
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.fold import empty, fold
@@ -20,8 +22,6 @@ from agentteam_supervisor.session.state import Phase, Session
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agentteam_protocol.journal import JournalEvent
-    from tests.kit.oracle import Oracle
 
 E = TypeVar("E")
 
@@ -104,6 +104,20 @@ class Drive:
     turns: int = 0
     at_boundary: bool = False
     stopping: bool = False
+
+    def clone(self) -> Drive:
+        """Copy what changes; sessions, events and effects are values."""
+        return evolve(
+            self,
+            watch=self.watch.clone() if self.watch is not None else None,
+            log=list(self.log),
+            told=[],
+            trace=[],
+            owed=list(self.owed),
+            armed=dict(self.armed),
+            replies=dict(self.replies),
+            held=dict(self.held),
+        )
 
     # --- the machine ----------------------------------------------------------------
 
@@ -318,7 +332,11 @@ class Drive:
         if isinstance(effect, fx.Kill) and not manner.killable:
             self.feed(ev.KillFailed(effect.inc, (d.Survivor(7, 7, "stuck"),)))
             return
-        self.owed = [e for e in self.owed if not isinstance(e, fx.OpenRuntime)]
+        self.owed = [
+            e
+            for e in self.owed
+            if not isinstance(e, fx.OpenRuntime) or e.inc != effect.inc
+        ]
         if effect.inc == self.inc:
             self.die(-15)
         else:
@@ -351,6 +369,8 @@ class Drive:
                 self._finish_turn(manner)
             elif self.armed:
                 self.pass_deadline(next(iter(self.armed)))
+            elif self.turn is not None and self.phase is Phase.converging:
+                self.end(d.TurnStatus.interrupted)  # at its next boundary
             else:
                 return
         raise AssertionError("the session does not settle")

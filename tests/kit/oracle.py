@@ -8,13 +8,16 @@ shown, how each generation stands. The number before a complaint is the invarian
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define, evolve, field, fields
 
 from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome, ApprovalPolicy
+from agentteam_protocol.control import CutCause
 from agentteam_protocol.delivery import DeliveryState, InterruptPolicy
+from agentteam_protocol.ids import Generation
 from agentteam_protocol.inbox import Item, Lane
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx, events as ev
@@ -22,7 +25,6 @@ from agentteam_supervisor.session.repair import ABORTED_BEFORE_DISPATCH
 from agentteam_supervisor.session.state import Phase, Session
 
 if TYPE_CHECKING:
-    from agentteam_protocol.ids import Generation
     from tests.kit.driving import Drive
 
 _PROBLEMS = (DeliveryState.failed, DeliveryState.blocked)
@@ -59,6 +61,15 @@ class Oracle:
     maintaining: bool = False
     finished: bool = False
 
+    def clone(self) -> Oracle:
+        copies = {
+            a.name: copy(getattr(self, a.name))
+            for a in fields(Oracle)
+            if not isinstance(getattr(self, a.name), str)
+        }
+        copies["surfaced"] = {m: list(s) for m, s in self.surfaced.items()}
+        return evolve(self, **copies)
+
     # --- what the session is told ------------------------------------------------------
 
     def told(self, event: ev.Event, before: Session) -> None:
@@ -91,7 +102,7 @@ class Oracle:
                 self.proof |= {(item, key)}
             case d.TurnEnded(_, _, _, items):
                 self._outcomes(items)
-            case d.ToolEnded(_, call):
+            case d.ToolEnded(_, call) if call in self.calls:
                 self.begun.add(call)
             case _:
                 pass
@@ -105,7 +116,8 @@ class Oracle:
     # --- what it wants done ----------------------------------------------------------
 
     def saw(self, effect: fx.Effect) -> None:
-        assert not self.finished, f"34: {effect} after the end"
+        answer = isinstance(effect, fx.Reply)
+        assert answer or not self.finished, f"34: {effect} after the end"
         match effect:
             case fx.Record(event):
                 self.record(event)
@@ -309,10 +321,10 @@ class Oracle:
             case j.ApprovalDecided(turn, id_, outcome):
                 self._mine(turn)
                 assert id_ in self.asks, "4: decided without an ask, or twice"
-                call = self.asks.pop(id_)
+                gated = self.asks.pop(id_)
                 self.decided[id_] = outcome
-                if outcome is ApprovalOutcome.allowed_once and call is not None:
-                    self.begun.add(call)
+                if outcome is ApprovalOutcome.allowed_once and gated is not None:
+                    self.begun.add(gated)
             case j.UserMessage(turn) | j.AssistantMessage(turn):
                 self._mine(turn)
             case j.TurnEnd():
@@ -328,7 +340,8 @@ class Oracle:
         assert self.step is None, "1: a turn ended before its step"
         assert not self.asks, "4: a turn ended before its asks"
         if e.cause is not None:
-            assert e.cause == self.cause, "24: not the first cause"
+            first = self.cause or CutCause.lease_lost
+            assert e.cause == first, "24: not the first cause"
         if self.fence[self.gen or e] == "hold":  # type: ignore[index]
             aborted = e.outcome in (j.TurnOutcome.aborted, j.TurnOutcome.interrupted)
             assert aborted, f"18: a held run ended {e.outcome}"
