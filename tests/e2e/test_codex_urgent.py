@@ -147,9 +147,10 @@ async def test_what_a_person_allows_runs_once_and_what_they_reject_never(
             first = await coder.agent.approval()
             await product.decide(first["id"], "allowed-once")
             second = await coder.agent.until(
-                lambda view: [
-                    a for a in view["pendingApprovals"] if a["id"] != first["id"]
-                ]
+                lambda view: (
+                    {a["id"] for a in view["pendingApprovals"]}
+                    not in (set(), {first["id"]})
+                )
             )
             await product.decide(second["pendingApprovals"][-1]["id"], "rejected")
             await coder.agent.idle()

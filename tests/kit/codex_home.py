@@ -32,11 +32,15 @@ stream_max_retries = 0
 supports_websockets = false
 """
 
-# Stands before the real binary and keeps what an app-server is told.
+# Becomes the real binary, with a pipe before it that keeps what an app-server is told.
+# The app-server is the process that was started: its death is seen at once.
 RECORDER = """\
 #!/bin/sh
 if [ "$1" = app-server ]; then
-    tee -a "{log}" | "{bin}" "$@"
+    mkfifo "{log}.$$"
+    exec 3<&0
+    tee -a "{log}" <&3 >"{log}.$$" 2>/dev/null &
+    exec "{bin}" "$@" <"{log}.$$" 3<&-
 else
     exec "{bin}" "$@"
 fi

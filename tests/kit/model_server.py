@@ -230,8 +230,8 @@ async def _answer(server: ModelServer, reply: _Reply, body: dict[str, Any]) -> N
             nursery.start_soon(_watch, reply.stream, nursery.cancel_scope)
             await _play(request, reply)
             nursery.cancel_scope.cancel()
-    except* trio.BrokenResourceError:
-        pass
+    except* (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # the client left, or the step cut the connection
     if request.end == "open":
         request.end = "client gone"
     server.close_request(request, trio.current_time())
