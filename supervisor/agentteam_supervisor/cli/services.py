@@ -22,6 +22,7 @@ from agentteam_supervisor.cli.reach import connect
 from agentteam_supervisor.cli.server_record import ServerRecord, announced
 from agentteam_supervisor.cli.speech import say
 from agentteam_supervisor.cli.state_dir import locked, prepare
+from agentteam_supervisor.daemon.lock import check_version
 from agentteam_supervisor.session.faults import first_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def run_here(
     log_to_stderr(as_json)
     prepare(directory)
     with locked(directory, "server"):
+        _check_version(directory)
         _run(both)
 
 
@@ -63,6 +65,7 @@ def run_server_alone(directory: Path, port: int, as_json: bool) -> None:
     log_to_stderr(as_json)
     prepare(directory)
     with locked(directory, "server"):
+        _check_version(directory)
         _run(server)
 
 
@@ -84,6 +87,13 @@ def run_daemon_alone(directory: Path, url: str | None, as_json: bool) -> None:
     log_to_stderr(as_json)
     prepare(directory)
     _run(daemon)
+
+
+def _check_version(directory: Path) -> None:
+    try:
+        check_version(directory)
+    except AgentTeamError as exc:
+        raise CommandFailed(str(exc)) from exc
 
 
 async def _start_server(nursery: trio.Nursery, directory: Path, port: int) -> str:

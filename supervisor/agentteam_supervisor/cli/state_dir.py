@@ -69,8 +69,11 @@ def locked(directory: Path, role: str) -> Generator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise CommandFailed(_in_use(directory, role)) from exc
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+        except OSError as exc:
+            raise CommandFailed(_unwritable(directory, exc)) from exc
         yield
     finally:
         os.close(fd)
