@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import re
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ BODIES = [
     "^C\x1b[2J\x03",
 ]
 TALK = [{"say": "one two three four five six", "ms": 120}]
-ASKING = [{"ask": "shell"}, {"wait": 600_000}]
+ASKING: list[dict[str, Any]] = [{"ask": "shell"}, {"wait": 600_000}]
 
 
 @pytest.mark.req("R3", "R7", "R13", "R131", "R133")
@@ -153,4 +152,4 @@ _APART = {"identity", "token", "targetName"}
 def _depends_on_the_moment(event: dict[str, Any]) -> bool:
     """How much of a cut answer was said, before the cut and after it."""
     is_prefix = event["kind"] == "assistant/message" and event["partial"]
-    return is_prefix or event["kind"] == "fence/late"
+    return bool(is_prefix) or event["kind"] == "fence/late"

@@ -214,12 +214,12 @@ async def test_killed_again_and_again_while_it_works_no_message_is_lost(
     async with open_product(tmp_path) as product:
         agent = await product.agent(config={"surfaceMs": 30})
         sent: list[tuple[str, str]] = []
-        for round in range(4):
+        for life in range(4):
             for n in range(3):
-                body = f"message {round}.{n} " + "x " * 20
+                body = f"message {life}.{n} " + "x " * 20
                 sent.append((body, await agent.deliver(body)))
-            if round % 2:
-                body = f"urgent {round}"
+            if life % 2:
+                body = f"urgent {life}"
                 message = await agent.send(body)
                 sent.append((body, (await agent.mark(message))["id"]))
             await product.restart()

@@ -20,7 +20,7 @@ from tests.kit.product_agent import Person
 from tests.kit.service import COMMAND
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Generator, Sequence
 
 START_SECONDS = 30
 END_SECONDS = 40
@@ -45,7 +45,6 @@ class Up:
     """
 
     place: Path
-    prepare: Callable[[], None] | None = None  # runs in the child before the command
     url: str = ""
     process: subprocess.Popen[str] | None = field(default=None)  # noqa: TID251
 

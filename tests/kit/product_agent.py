@@ -7,13 +7,13 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import trio
 from attrs import define, field
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    import httpx
 
 WITHIN = 30.0
 TERMINAL = {"surfaced", "failed", "blocked", "cancelled", "superseded", "unknown"}
@@ -22,13 +22,13 @@ _numbers = itertools.count(1)
 
 async def until(
     look: Callable[[], Awaitable[Any]],
-    holds: Callable[[Any], bool],
+    holds: Callable[[Any], object],
     within: float = WITHIN,
 ) -> Any:
     """Look until it holds; what was seen last stands in the failure."""
     seen: Any = None
     with trio.move_on_after(within):
-        while not holds(seen := await look()):
+        while not holds(seen := await look()):  # noqa: ASYNC110 - seen from outside
             await trio.sleep(0.02)
         return seen
     raise AssertionError(f"not within {within} s; last seen: {json.dumps(seen)}")
@@ -199,7 +199,7 @@ class Agent:
         return await self.person.post(f"{self.path}/interventions", body, status)
 
     async def until(
-        self, holds: Callable[[Any], bool], part: str = "", within: float = WITHIN
+        self, holds: Callable[[Any], object], part: str = "", within: float = WITHIN
     ) -> Any:
         """Wait until the agent (or its `activity`, `runs`, `journal`) looks like it."""
         look = self.view if not part else getattr(self, part)
