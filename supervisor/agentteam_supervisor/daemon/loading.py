@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import evolve
 
-from agentteam_protocol.journal import EpochBegun, JournalEvent
+from agentteam_protocol.frontier import Frontier
+from agentteam_protocol.journal import EpochBegun, FrontierMoved, JournalEvent
 from agentteam_supervisor.daemon.reports import Reporting, begin, report
 from agentteam_supervisor.daemon.restarts import Intensity, judge
 from agentteam_supervisor.daemon.translation import notice
@@ -18,7 +19,7 @@ from agentteam_supervisor.session.repair import repair
 from agentteam_supervisor.session.state import Ledger, Live, Session
 
 if TYPE_CHECKING:
-    from agentteam_protocol.frames import Frame
+    from agentteam_protocol.frames import AgentGranted, Frame
     from agentteam_protocol.ids import AgentId
 
 PAGE = 1000
@@ -54,19 +55,23 @@ async def load(journal: Journal, agent: AgentId) -> Reporter:
 
 
 async def reopen(
-    journal: Journal, agent: AgentId, reporter: Reporter, epoch: int
+    journal: Journal, granted: AgentGranted, reporter: Reporter
 ) -> Session:
     """
     Close what is open in the log and begin the epoch, durably; give the session.
 
+    What the server knows as seen is seen: its frontier is the authority.
+
     Raises `JournalUnwritable`: then nothing was begun.
     """
+    agent, epoch = granted.agent, granted.epoch
     journal.reopen(agent)
     fresh = epoch > reporter.ledger.gen.epoch or journal.last(agent) == 0
     records = [
         record if fresh else _continued(record, reporter.ledger)
         for record in repair(reporter.ledger, epoch, reporter.damaged)
     ]
+    records += _floors(granted, reporter.ledger)
     at = now()
     frames = [frame for record in records for frame in reporter.take(record, at)]
     if reporter.damaged:
@@ -75,6 +80,14 @@ async def reopen(
     # Ids count from here; in an epoch that goes on they must not come again.
     serial = 0 if fresh else time.time_ns() // 1_000_000
     return Session(reporter.ledger, Live(serial=serial))
+
+
+def _floors(granted: AgentGranted, ledger: Ledger) -> list[JournalEvent]:
+    return [
+        FrontierMoved(target, floor=seen)
+        for target, seen in granted.frontiers.items()
+        if seen > ledger.frontiers.get(target, Frontier()).contiguous
+    ]
 
 
 def _continued(record: JournalEvent, ledger: Ledger) -> JournalEvent:

@@ -106,7 +106,7 @@ class Seat:
         self._problem: Diagnostic | None = None
         self._failure: Diagnostic | None = None
         self._leaving: Leave | None = None
-        self._left = trio.Event()
+        self._nudged = trio.Event()
         self._renewing = False
         self._wanted = trio.Event()
         self.over = trio.Event()
@@ -130,6 +130,8 @@ class Seat:
         else:
             self._waiting.append((frame, done))
             self._wanted.set()
+            if _wakes(frame):
+                self._nudged.set()  # a person does not wait for the pause to pass
 
     def _feed(self, actor: Actor, frame: Frame, done: Done) -> None:
         ref = 0
@@ -182,7 +184,7 @@ class Seat:
     def leave(self, event: Leave) -> None:
         """End the session for good; `over` is set when it has ended."""
         self._leaving = event
-        self._left.set()
+        self._nudged.set()
         self._wanted.set()
         self._feed_actor(event)
 
@@ -238,7 +240,7 @@ class Seat:
         await self._journal.flushed()
         reporter = self._loaded or await load(self._journal, agent)
         self._loaded = None
-        session = await reopen(self._journal, agent, reporter, granted.epoch)
+        session = await reopen(self._journal, granted, reporter)
         session = evolve(
             session,
             auto_reply=granted.auto_reply,
@@ -254,6 +256,9 @@ class Seat:
         """Before anything else: what the journal says is due, then what has waited."""
         self.actor = actor
         self._problem = None
+        policy = actor.session.ledger.policy
+        if policy is not None and policy is not self.granted.approval_policy:
+            actor.feed(PolicyChosen(self.granted.approval_policy))
         actor.feed(Loaded())
         if self._failure is not None:
             self._tell(self._failure)
@@ -276,8 +281,9 @@ class Seat:
         if wait is None:
             await self._give_up(failure)
         elif self._leaving is None:
+            self._nudged = trio.Event()
             with trio.move_on_after(wait):
-                await self._left.wait()
+                await self._nudged.wait()
 
     async def _give_up(self, failure: Diagnostic) -> None:
         """The agent has a problem until a person resumes it, or the lease changes."""

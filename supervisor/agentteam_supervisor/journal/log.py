@@ -42,6 +42,8 @@ Commit = op.Commit
 
 MAX_UNWRITTEN = 64 << 20
 CLOSE_WITHIN = 10.0
+# So many frames may stay in the file after the server's receipt.
+ACK_LAG = 256
 
 
 @asynccontextmanager
@@ -99,6 +101,7 @@ class Journal:
         self._numbers = numbers
         self._reader = _Reader(reader)
         self._tail = Tail()
+        self._to_ack = 0
         self._watchers: list[Callable[[], None]] = []
         self._writer = Writer(path, numbers, self._settled)
         self._writer.start()
@@ -141,8 +144,7 @@ class Journal:
         if encoded:
             commit.when_done(lambda done: self._grown(done, encoded))
         self.unwritten += size
-        self._writer.put(op.Append(agent, rows, encoded, size, commit))
-        return commit
+        return self._put(op.Append(agent, rows, encoded, size, commit))
 
     def reopen(self, agent: AgentId) -> Commit:
         """Let an agent append again whose earlier append failed; see `append`."""
@@ -236,9 +238,21 @@ class Journal:
     def reset_inbound(self) -> Commit:
         return self._put(op.ResetInbound(Commit()))
 
-    def acked(self, number: int) -> Commit:
-        """Drop the frames that the server has made durable."""
-        return self._put(op.Acked(number, Commit()))
+    def acked(self, number: int) -> None:
+        """
+        Drop the frames that the server has made durable.
+
+        It travels with the next request: a receipt alone is not worth a commit, and
+        after a crash the server's greeting says the same.
+        """
+        self._to_ack = max(self._to_ack, number)
+        if self._to_ack - self._numbers.acked >= ACK_LAG:
+            self._put_ack()
+
+    def _put_ack(self) -> None:
+        if self._to_ack > 0:
+            self._writer.put(op.Acked(self._to_ack, Commit()))
+            self._to_ack = 0
 
     async def rebase(self, server: str, after: int) -> None:
         """
@@ -283,9 +297,11 @@ class Journal:
             await commit.wait()
 
     async def close(self) -> None:
+        self._put_ack()
         await self._writer.close(CLOSE_WITHIN)
 
     def _put(self, operation: op.Operation) -> Commit:
+        self._put_ack()
         self._writer.put(operation)
         return operation.commit
 

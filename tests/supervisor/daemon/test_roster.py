@@ -42,6 +42,7 @@ from agentteam_protocol.frames import (
     DeliveryReceived,
     DeliveryReported,
     Frame,
+    FrontierReported,
     Query,
     SendJudged,
     StatusReported,
@@ -490,3 +491,40 @@ async def test_a_turn_that_a_crash_cut_is_closed_and_reported(tmp_path: Path) ->
         assert folded.ledger.turn is None
         told = [type(f).__name__ for f in await stage.told()]
         assert told[:3] == ["RunReported", "ActivityReported", "FenceReported"]
+
+
+async def test_a_policy_that_changed_while_we_were_away_holds_from_the_start(
+    tmp_path: Path,
+) -> None:
+    async with open_journal(tmp_path / "journal.sqlite3") as journal:
+        await journal.append(A, [j.ApprovalPolicySet(ApprovalPolicy.ask)]).wait()
+    async with staged(tmp_path) as stage:
+        await stage.hand(evolve(grant(), approval_policy=ApprovalPolicy.never))
+        assert stage.logs[A] == [PolicyChosen(ApprovalPolicy.never), Loaded()]
+
+
+@pytest.mark.inv(9, 10)
+async def test_what_the_server_knows_as_seen_is_seen_after_a_lost_journal(
+    tmp_path: Path,
+) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.hand(evolve(grant(), frontiers={T: 41}))
+        assert stage.actor().session.ledger.frontiers[T].contiguous == 41
+        events = [e.event for e in await stage.journal.entries(A)]
+        assert j.FrontierMoved(T, floor=41) in events
+        # It is no news to the server, and never goes back.
+        assert not [f for f in await stage.told() if isinstance(f, FrontierReported)]
+    async with staged(tmp_path) as stage:
+        await stage.hand(evolve(grant(epoch=2), frontiers={T: 7}))
+        assert stage.actor().session.ledger.frontiers[T].contiguous == 41
+
+
+async def test_a_resume_does_not_wait_for_the_pause_of_a_failed_session(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.hand(grant(), deliver(1, "poison"))
+        await stage.pass_time(mock_clock, 0.1)
+        assert len(stage.actors[A]) == 1
+        await stage.hand(AgentControl(ControlId("ctl_1"), A, ControlAction.resume))
+        assert len(stage.actors[A]) == 2

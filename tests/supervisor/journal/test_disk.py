@@ -182,7 +182,14 @@ def killed(path: Path, life: int, after: int) -> list[str]:
 
 
 def run(program: str, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", textwrap.dedent(program), str(path), *arguments]
+    command = [
+        sys.executable,
+        "-B",
+        "-c",
+        textwrap.dedent(program),
+        str(path),
+        *arguments,
+    ]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False
     )

@@ -106,6 +106,22 @@ async def test_frames_are_numbered_without_holes_and_dropped_when_acked(
         assert envelope.frames == (receipt(11),)
 
 
+async def test_a_receipt_alone_costs_no_commit_and_is_kept_all_the_same(
+    path: Path,
+) -> None:
+    async with open_journal(path) as journal:
+        for number in range(1, 4):
+            journal.send([receipt(number)])
+        await journal.flushed()
+        journal.acked(2)
+        assert journal.acked_number == 0
+        await journal.append(A, [note(1)]).wait()
+        assert journal.acked_number == 2
+        journal.acked(3)
+    async with open_journal(path) as journal:
+        assert await journal.outbound(0) == []
+
+
 async def test_frames_are_read_from_the_file_where_memory_has_no_more(
     path: Path,
 ) -> None:
