@@ -32,6 +32,8 @@ from agentteam_protocol.ids import AgentId, DaemonId, Generation, RunId
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from tests.kit.server import RunningServer
+
 F = TypeVar("F")
 
 
@@ -238,3 +240,13 @@ async def _resend(peer: DaemonPeer, received: int) -> None:
     if left:
         frames = tuple(frame for _, frame in left)
         await peer.send_raw(Envelope(frames, left[0][0], peer.state.received))
+
+
+async def running(
+    server: RunningServer, daemon: DaemonPeer, run: str = "run_1"
+) -> AgentId:
+    """Make the agent `ada`, with a run going on."""
+    agent = AgentId((await server.agent())["id"])
+    await daemon.take(AgentGranted)
+    await daemon.run(agent, run)
+    return agent

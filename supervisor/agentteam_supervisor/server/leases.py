@@ -120,8 +120,8 @@ def _grant(tx: Tx, agent: Row, daemon: DaemonId, anew: bool) -> AgentGranted:
     }
     mine = agent_table.c.id == agent["id"]
     tx.run(update(agent_table).where(mine).values(values))
+    approvals.cancel_open(tx, agent["id"], epoch)
     if anew:
-        approvals.cancel_open(tx, agent["id"], epoch)
         _settle(tx, agent)
     return agents.grant(tx, agents.find(tx, agent["id"]))
 

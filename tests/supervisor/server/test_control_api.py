@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from tests.kit.daemon_peer import DaemonPeer, DaemonState, open_daemon
+from tests.kit.daemon_peer import DaemonState, open_daemon, running
 from tests.kit.server import watch
 
 from agentteam_protocol.activity import ActivityKind
-from agentteam_protocol.approval import ApprovalOutcome, ApprovalRequest
 from agentteam_protocol.control import ControlAction, ControlResult, Method
 from agentteam_protocol.frames import (
     ActivityReported,
@@ -18,14 +17,12 @@ from agentteam_protocol.frames import (
     AgentGranted,
     AgentIntervene,
     Answer,
-    ApprovalDecide,
-    ApprovalReported,
     ControlReported,
     FenceReported,
     Query,
     RunReported,
 )
-from agentteam_protocol.ids import AgentId, ApprovalId, DeliveryId, RunId
+from agentteam_protocol.ids import DeliveryId, RunId
 
 if TYPE_CHECKING:
     from tests.kit.server import RunningServer
@@ -35,15 +32,6 @@ STOP = "/api/agents/ada/control"
 
 def stop(run: str) -> dict[str, str]:
     return {"runId": run, "action": "interrupt_current_run"}
-
-
-async def running(
-    server: RunningServer, daemon: DaemonPeer, run: str = "run_1"
-) -> AgentId:
-    agent = AgentId((await server.agent())["id"])
-    await daemon.take(AgentGranted)
-    await daemon.run(agent, run)
-    return agent
 
 
 @pytest.mark.req("R12", "R13", "R14")
@@ -198,67 +186,6 @@ async def test_host_methods_need_a_daemon(server: RunningServer) -> None:
     body = {"method": "followup", "messages": ["a"]}
     problem = await server.post("/api/agents/ada/interventions", body, 503)
     assert problem["type"] == "daemon_away"
-
-
-def asked(agent: AgentId, daemon: DaemonPeer, outcome: Any = None) -> ApprovalReported:
-    request = ApprovalRequest(
-        ApprovalId("apr_1"), RunId("run_1"), "shell", '{"command":"ls"}', "call_1"
-    )
-    return ApprovalReported(agent, request, daemon.gen(agent), outcome)
-
-
-async def test_person_decides_an_approval_once(server: RunningServer) -> None:
-    path = "/api/approvals/apr_1/decision"
-    async with open_daemon(server.port) as daemon:
-        agent = await running(server, daemon)
-        await daemon.report(asked(agent, daemon))
-        (pending,) = (await server.get("/api/approvals?state=pending"))["approvals"]
-        assert (pending["toolName"], pending["callId"]) == ("shell", "call_1")
-        assert "reason" not in pending
-        shown = await server.get("/api/agents/ada")
-        assert [a["id"] for a in shown["pendingApprovals"]] == ["apr_1"]
-        decided = await server.post(path, {"outcome": "allowed-once"}, 200)
-        assert decided["state"] == "allowed-once"
-        frame = await daemon.take(ApprovalDecide)
-        assert (frame.approval, frame.outcome) == (
-            "apr_1",
-            ApprovalOutcome.allowed_once,
-        )
-        problem = await server.post(path, {"outcome": "rejected"}, 409)
-        assert problem["type"] == "already_decided"
-        assert problem["decision"] == "allowed-once"
-        assert (await server.get("/api/approvals?state=pending"))["approvals"] == []
-        assert (await server.get("/api/agents/ada"))["pendingApprovals"] == []
-
-
-async def test_cut_overtakes_a_persons_answer(server: RunningServer) -> None:
-    async with open_daemon(server.port) as daemon:
-        agent = await running(server, daemon)
-        await daemon.report(asked(agent, daemon))
-        body = {"outcome": "allowed-once"}
-        await server.post("/api/approvals/apr_1/decision", body, 200)
-        await daemon.report(asked(agent, daemon, ApprovalOutcome.cancelled))
-        (shown,) = (await server.get("/api/approvals"))["approvals"]
-        assert shown["state"] == "cancelled"
-        # Neither a repeat nor an earlier word opens or changes it again.
-        await daemon.report(asked(agent, daemon, ApprovalOutcome.allowed_once))
-        await daemon.report(asked(agent, daemon))
-        (shown,) = (await server.get("/api/approvals"))["approvals"]
-        assert shown["state"] == "cancelled"
-
-
-async def test_bad_decisions_are_refused(server: RunningServer) -> None:
-    async with open_daemon(server.port) as daemon:
-        agent = await running(server, daemon)
-        await daemon.report(asked(agent, daemon))
-        path = "/api/approvals/apr_1/decision"
-        for outcome in ("allowed", "cancelled", "unavailable", None, True):
-            problem = await server.post(path, {"outcome": outcome}, 422)
-            assert problem["type"] == "unknown_outcome"
-        body = {"outcome": "rejected"}
-        await server.post("/api/approvals/apr_2/decision", body, 404)
-        answer = await server.client.get("/api/approvals?state=open")
-        assert answer.status_code == 422
 
 
 @pytest.mark.req("R32", "R126", "R127")
