@@ -61,3 +61,9 @@ def test_words_become_text_wherever_they_stand() -> None:
         "items": [{"kind": "stopping", "text": "Stopping the current run…", "seq": 1}],
         "run": {"activity": "Stopping the current run…"},
     }
+
+
+def test_line_of_the_server_has_a_chinese_form_of_its_own() -> None:
+    words = {"text": "nothing was stopped", "textZh": "没有停止"}
+    assert line("notice", words, Language.en) == "nothing was stopped"
+    assert line("notice", words, Language.zh) == "没有停止"
