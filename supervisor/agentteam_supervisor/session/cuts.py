@@ -22,6 +22,7 @@ from agentteam_supervisor.session.repair import closing_records
 from agentteam_supervisor.session.settle import requeue, settle_rest
 from agentteam_supervisor.session.state import BatchStage, Cut, Ended, Phase, Stage
 from agentteam_supervisor.session.turns import (
+    LADDER,
     ask_history,
     end_later,
     forget_turn,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Survivor, TurnRef
     from agentteam_supervisor.session.work import Work
 
-_LADDER = ("interrupt", "interrupt_soft", "sweep", "terminate", "kill")
 _UNANSWERED = Diagnostic(
     "the current run waits for an approval that it cannot take back, and could not be "
     "stopped",
@@ -250,7 +250,7 @@ def _reopen(w: Work, current: Cut) -> None:
     fail_urgents(w, DeliveryState.blocked if current.stuck else DeliveryState.failed)
     w.record(j.FenceReopened(w.gen))
     w.park(current.park_before)
-    w.do(*(fx.ClearDeadline(name) for name in _LADDER))
+    w.do(*(fx.ClearDeadline(name) for name in LADDER))
     w.set(cut=None, phase=current.phase_before, ladder_failed=True)
     batch = w.live.batch
     if batch is not None and batch.stage is BatchStage.pre_step:
@@ -339,7 +339,7 @@ def converge(w: Work, *, gone: bool = False) -> None:
             j.TurnEnd(turn.number, j.TurnOutcome.aborted, turn.cause, detail),
         )
     w.record(j.FenceClosed(w.gen, w.gen.next()))
-    w.do(*(fx.ClearDeadline(name) for name in _LADDER))
+    w.do(*(fx.ClearDeadline(name) for name in LADDER))
     forget_turn(w)
     w.set(cut=None)
     if gone:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # How many of the runtime's turn ids are remembered to recognise late events.
 MAX_TURNS = 64
+# The deadlines of a cut; none outlives it.
+LADDER = ("interrupt", "interrupt_soft", "sweep", "terminate", "kill")
 
 _OUTCOMES = {
     TurnStatus.completed: j.TurnOutcome.completed,
@@ -75,7 +77,7 @@ def leave(w: Work) -> None:
     w.set(phase=Phase.closed, leaving=False, cut=None)
     for ref in w.live.closing_refs:
         w.reply(ref)
-    w.do(fx.ClearDeadline("kill"), fx.Finish())
+    w.do(*(fx.ClearDeadline(name) for name in LADDER), fx.Finish())
 
 
 def wake(w: Work) -> None:
