@@ -1,0 +1,1 @@
+"""Measurements against a floor that is taken in the same run."""
