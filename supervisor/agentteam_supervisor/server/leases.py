@@ -87,11 +87,6 @@ def progress(tx: Tx, daemon: DaemonId, received: int) -> None:
     tx.run(update(daemons).where(mine).values(received=received))
 
 
-def received_from(tx: Tx, daemon: DaemonId) -> int:
-    query = select(daemons.c.received).where(daemons.c.id == daemon)
-    return int(tx.scalar(query) or 0)
-
-
 def _write_daemon(tx: Tx, hello: Hello, received: int) -> None:
     tx.run(delete(daemons).where(daemons.c.id == hello.daemon))
     tx.run(

@@ -19,7 +19,7 @@ from agentteam_supervisor.server.schema import sends
 if TYPE_CHECKING:
     from agentteam_protocol.delivery import MessageRef
     from agentteam_protocol.frames import SendAsked, SendRequested
-    from agentteam_protocol.ids import AgentId, SendId
+    from agentteam_protocol.ids import SendId
     from agentteam_supervisor.server.transaction import Row, Tx
 
 # A held reply shows the oldest unseen messages, not a whole history.
@@ -106,8 +106,3 @@ def _remember(tx: Tx, judged: SendJudged) -> None:
     text = orjson.dumps(to_wire(judged)).decode()
     row = {"id": judged.send, "agent_id": judged.agent, "judged": text}
     tx.run(insert(sends).values(**row, created_at=tx.at))
-
-
-def forget_sends_of(tx: Tx, agent: AgentId) -> None:
-    """Drop the verdicts of an agent that is no more."""
-    tx.run(sends.delete().where(sends.c.agent_id == agent))
