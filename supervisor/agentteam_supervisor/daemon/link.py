@@ -29,6 +29,7 @@ from agentteam_protocol.codec import decode_envelope, encode_envelope
 from agentteam_protocol.errors import (
     AgentTeamError,
     JournalUnwritable,
+    QueueFull,
     RemoteProtocolError,
 )
 from agentteam_protocol.frames import (
@@ -72,6 +73,7 @@ _FAULTS = (
     trio.BrokenResourceError,
     RemoteProtocolError,
     JournalUnwritable,
+    QueueFull,  # the disk is behind: what was not taken is sent again
 )
 
 
@@ -279,7 +281,7 @@ class Link:
 
     async def _serve(self, socket: WebSocketConnection) -> None:
         inbound, first = await self._shake_hands(socket)
-        fault: list[RemoteProtocolError | LinkRefused] = []
+        fault: list[RemoteProtocolError | LinkRefused | QueueFull] = []
         async with trio.open_nursery() as nursery:
             self._scope = nursery.cancel_scope
             self._greeted.set()
@@ -292,7 +294,7 @@ class Link:
             try:
                 self._take(first, inbound)
                 await self._read(socket, inbound)
-            except (RemoteProtocolError, LinkRefused) as exc:
+            except (RemoteProtocolError, LinkRefused, QueueFull) as exc:
                 fault.append(exc)
             nursery.cancel_scope.cancel()
         if fault:

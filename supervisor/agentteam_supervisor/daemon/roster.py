@@ -123,11 +123,14 @@ class Roster:
 
     def _pass_on(self, frame: ForAgent, done: Done) -> None:
         seat = self._seats.get(frame.agent)
-        if seat is not None:
-            seat.take(frame, done)
+        if seat is None:
+            _log.warning("a frame came for an agent that is not ours: %s", frame.agent)
+            self._refuse(frame, done, _UNKNOWN)
             return
-        _log.warning("a frame came for an agent that is not ours: %s", frame.agent)
-        if frames := undeliverable(frame, _UNKNOWN):
+        seat.take(frame, done)
+
+    def _refuse(self, frame: ForAgent, done: Done, why: Diagnostic) -> None:
+        if frames := undeliverable(frame, why):
             self._journal.send(frames)
         done()
 
@@ -175,7 +178,11 @@ class Roster:
             problem = {"problem": f"this daemon knows no query {query.what!r}"}
             self._answer(Answer(query.ref, False, problem))
             return
-        after = int(query.arguments.get("after") or 0)
-        limit = min(int(query.arguments.get("limit") or 100), MAX_ENTRIES)
+        after = _number(query.arguments.get("after"), 0, 2**62)
+        limit = _number(query.arguments.get("limit"), 100, MAX_ENTRIES)
         entries = await self._journal.entries(query.agent, after, limit)
         self._answer(Answer(query.ref, True, entries_body(entries)))
+
+
+def _number(value: object, default: int, most: int) -> int:
+    return max(0, min(value, most)) if isinstance(value, int) else default

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -18,7 +19,7 @@ from attrs import evolve
 from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.control import ControlAction
 from agentteam_protocol.delivery import Diagnostic
-from agentteam_protocol.errors import JournalUnwritable
+from agentteam_protocol.errors import JournalUnwritable, QueueFull
 from agentteam_protocol.frames import (
     AgentControl,
     AgentGranted,
@@ -137,7 +138,13 @@ class Seat:
         ref = 0
         if wants_reply(frame):
             ref = actor.expect(lambda reply: self._replied(frame, reply))
-        event = to_event(frame, ref)
+        try:
+            event = to_event(frame, ref)
+        except ValueError as exc:
+            # Arguments that the server let pass and nobody here understands.
+            words = Diagnostic(f"it was not understood: {exc}", "check what was sent")
+            self._refuse(frame, done, words)
+            return
         if event is not None:
             actor.feed(event)
         if actor.ended and actor.failure is not None:
@@ -290,13 +297,19 @@ class Seat:
         self._problem = failure
         granted = self.granted
         offline = Phase.offline.value
-        self._journal.send(
-            [
-                StatusReported(
-                    granted.agent, granted.epoch, False, offline, True, problem=failure
-                )
-            ]
-        )
+        with suppress(QueueFull):
+            self._journal.send(
+                [
+                    StatusReported(
+                        granted.agent,
+                        granted.epoch,
+                        False,
+                        offline,
+                        True,
+                        problem=failure,
+                    )
+                ]
+            )
         self._tell(failure)
         waiting, self._waiting = self._waiting, deque()
         for frame, done in waiting:
@@ -308,7 +321,8 @@ class Seat:
 
     def _tell(self, failure: Diagnostic) -> None:
         told = notice(self.granted.agent, failure.problem, failure.what_to_do)
-        self._journal.send([told])
+        with suppress(QueueFull):
+            self._journal.send([told])
 
 
 def _settings(granted: AgentGranted) -> AgentGranted:

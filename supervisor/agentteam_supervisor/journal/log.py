@@ -21,6 +21,7 @@ from agentteam_protocol.errors import (
 )
 from agentteam_protocol.frames import AgentGranted, Frame
 from agentteam_protocol.journal import Entry, JournalEvent
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.journal import operations as op
 from agentteam_supervisor.journal.records import (
     encode,
@@ -103,7 +104,7 @@ class Journal:
         self._tail = Tail()
         self._to_ack = 0
         self._watchers: list[Callable[[], None]] = []
-        self._writer = Writer(path, numbers, self._settled)
+        self._writer = Writer(path, connect(path), numbers, self._settled)
         self._writer.start()
 
     # --- sessions ---------------------------------------------------------------
@@ -302,7 +303,7 @@ class Journal:
 
     def _put(self, operation: op.Operation) -> Commit:
         self._put_ack()
-        self._writer.put(operation)
+        points.through("journal", operation, self._writer.put)
         return operation.commit
 
     def _settled(self, numbers: Numbers, size: int) -> None:

@@ -63,8 +63,6 @@ def connect(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA busy_timeout = 5000")
     # Every acknowledged record survives a power cut: freshness rests on it.
     db.execute("PRAGMA synchronous = FULL")
-    # The writer checkpoints by itself: its failure must not look like a failed commit.
-    db.execute("PRAGMA wal_autocheckpoint = 0")
     return db
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from agentteam_supervisor.journal.schema import connect
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.journal.transaction import Numbers, Refusals, Transaction
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 # A group is bounded, so that the first of a flood does not wait for all of it.
 GROUP_OPERATIONS = 4096
 GROUP_BYTES = 4 << 20
-# The log is folded back into the file about every 4 MiB of it.
-CHECKPOINT_BYTES = 4 << 20
 
 
 class Writer:
@@ -35,13 +33,17 @@ class Writer:
     """
 
     def __init__(
-        self, path: Path, numbers: Numbers, settled: Callable[[Numbers, int], None]
+        self,
+        path: Path,
+        db: sqlite3.Connection,
+        numbers: Numbers,
+        settled: Callable[[Numbers, int], None],
     ) -> None:
         self._path = path
+        self._db = db
         self._numbers = numbers
         self._settled = settled
         self._refusals = Refusals()
-        self._unfolded = 0
         self._queue: queue.SimpleQueue[op.Operation | None] = queue.SimpleQueue()
         self._token = trio.lowlevel.current_trio_token()
         # A daemon thread: a stuck disk must not hold the process at its exit.
@@ -62,11 +64,10 @@ class Writer:
     # --- in the writer's thread -----------------------------------------------
 
     def _run(self) -> None:
-        with closing(connect(self._path)) as db:
+        with closing(self._db) as db:
             while group := self._next_group():
                 self._commit(db, group)
                 self._tell(group)
-                self._fold_back(db)
 
     def _next_group(self) -> list[op.Operation]:
         """Wait for a request and take the others that wait; empty: it is over."""
@@ -93,12 +94,14 @@ class Writer:
             for operation in group:
                 transaction.perform(operation)
             transaction.flush()
+            points.before("commit", group)
             db.execute("COMMIT")
-        except sqlite3.Error as exc:
-            self._fail(db, group, str(exc))
+        except Exception as exc:
+            # The boundary of this thread: were it to end, everybody would wait for ever.
+            self._fail(db, group, str(exc) or repr(exc))
         else:
+            points.after("commit", group)
             self._numbers = transaction.committed()
-            self._unfolded += sum(operation.size for operation in group)
 
     def _fail(
         self, db: sqlite3.Connection, group: list[op.Operation], why: str
@@ -120,11 +123,3 @@ class Writer:
 
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(settle)
-
-    def _fold_back(self, db: sqlite3.Connection) -> None:
-        """Checkpoint; nothing depends on it, so a failure waits for the next time."""
-        if self._unfolded < CHECKPOINT_BYTES:
-            return
-        self._unfolded = 0
-        with suppress(sqlite3.Error):
-            db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

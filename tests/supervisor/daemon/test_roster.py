@@ -465,6 +465,23 @@ async def test_the_journal_can_be_queried(tmp_path: Path) -> None:
         assert not answers[8].ok
 
 
+async def test_nonsense_that_the_server_let_pass_ends_nobody(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        wrong = {"lane": "fast", "messages": ["x"]}
+        await stage.hand(
+            grant(),
+            AgentIntervene(ControlId("ctl_1"), A, Method.send, wrong),
+            Query(1, A, "journal", {"after": "x", "limit": 10**30}),
+            Query(2, A, "journal", {"after": 10**30, "limit": -1}),
+            deliver(1),
+        )
+        assert isinstance(stage.logs[A][-1], Delivered)
+        assert len(stage.done) == 3
+        notices = [f for f in await stage.told() if isinstance(f, ActivityReported)]
+        assert "not understood" in notices[0].words["text"]
+        assert sorted(a.ref for a in stage.answers if isinstance(a, Answer)) == [1, 2]
+
+
 @pytest.mark.req("R118", "R121")
 @pytest.mark.inv(31, 32)
 async def test_a_turn_that_a_crash_cut_is_closed_and_reported(tmp_path: Path) -> None:

@@ -259,6 +259,13 @@ async def test_a_failed_group_is_not_there_and_its_agent_is_refused_until_reopen
         assert journal.unwritten == 0
 
 
+async def test_a_fault_of_our_own_fails_a_group_and_not_the_thread(path: Path) -> None:
+    async with open_journal(path) as journal:
+        with trio.fail_after(5), pytest.raises(JournalUnwritable):
+            await journal.rebase("srv", 2**70)
+        await journal.append(A, [note(1)]).wait()
+
+
 async def test_nothing_is_received_past_a_record_that_is_missing(path: Path) -> None:
     async with open_journal(path) as journal:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
