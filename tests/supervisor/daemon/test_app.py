@@ -122,8 +122,8 @@ def test_the_links_address_is_made_of_the_servers() -> None:
 async def test_an_urgent_message_cuts_the_run_and_is_answered(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, daemon(tmp_path / "daemon", api):
         await api.add()
-        await api.send({"say": "one two three four five " * 20, "ms": 50})
-        await api.agent_when(lambda a: a["currentRun"])
+        message = await api.send({"say": "one two three four five " * 20, "ms": 50})
+        await api.delivered(message["deliveries"][0])
         delivery = await api.urgent(await api.send(text="now this"))
         delivered = await api.delivered(delivery)
         assert delivered["state"] == "surfaced"
