@@ -3,7 +3,7 @@ The session machine: `step(session, event) -> (session, effects)`.
 
 Pure: no await, no clock, no I/O. The actor beside it performs the effects and feeds
 back what came of them. Theory of operation, as the table of its transitions; each row
-is a test of the same name in tests/supervisor/session/test_table.py.
+is a test of the same name in tests/supervisor/session/test_table*.py.
 
 | row | phase | event | result |
 |---|---|---|---|
