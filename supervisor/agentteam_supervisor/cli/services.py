@@ -13,6 +13,7 @@ import click
 import trio
 
 from agentteam_protocol.errors import AgentTeamError
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.cli.client import Client
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.first_start import make_agents
@@ -89,6 +90,13 @@ def run_daemon_alone(directory: Path, url: str | None, as_json: bool) -> None:
     _run(daemon)
 
 
+def _check_points() -> None:
+    try:
+        points.check()
+    except AgentTeamError as exc:
+        raise CommandFailed(str(exc)) from exc
+
+
 def _check_version(directory: Path) -> None:
     try:
         check_version(directory)
@@ -127,6 +135,7 @@ def _say_ready(line: str, value: dict[str, str], as_json: bool) -> None:
 
 def _run(service: Callable[[trio.Event], Awaitable[None]]) -> None:
     """Run until a signal; a known fault becomes a sentence, an unknown one a trace."""
+    _check_points()
     with _known_faults():
         trio.run(_until_signal, service, strict_exception_groups=True)
 

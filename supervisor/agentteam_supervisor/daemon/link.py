@@ -46,6 +46,7 @@ from agentteam_protocol.frames import (
     SendRequested,
     Welcome,
 )
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.daemon import answers
 from agentteam_supervisor.daemon.numbering import Inbound, Unnumbered, compose
 
@@ -362,7 +363,7 @@ class Link:
             if (mark := inbound.done(number)) is not None:
                 self._journal.received(mark).when_done(self._marked)
 
-        self._handle(frame, done)
+        points.through("daemon-receives", frame, lambda f: self._handle(f, done))
         if isinstance(frame, SendJudged):
             self._to_ask.pop(frame.send, None)
             waiting = self._sends.get(frame.send)
@@ -410,7 +411,9 @@ class Link:
                 continue
             self._note_sends(outgoing.unnumbered)
             try:
+                points.before("daemon-sends", outgoing.frames)
                 await socket.send_message(outgoing.text(ack))
+                points.after("daemon-sends", outgoing.frames)
             except ConnectionClosed:
                 return  # the reader sees it, too, and ends the connection
             told = ack

@@ -54,6 +54,7 @@ def decide(tx: Tx, approval: str, outcome: ApprovalOutcome, who: str) -> Row:
     values = {"state": outcome, "decided_by": who, "decided_at": tx.at}
     tx.run(update(approvals).where(approvals.c.id == approval).values(values))
     outbox.enqueue(tx, ApprovalDecide(row["id"], row["agent_id"], outcome, who))
+    tx.acts.append("decision")
     _tell(tx, approval)
     return find(tx, approval)
 

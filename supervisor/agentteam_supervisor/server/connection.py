@@ -29,6 +29,7 @@ from agentteam_protocol.frames import (
     SendRequested,
     Welcome,
 )
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.server import history, leases, outbox, reports
 from agentteam_supervisor.server.freshness import Fence, Fencing
 from agentteam_supervisor.server.pulse import Pulse
@@ -153,7 +154,9 @@ class Connection:
             frames = (*live, *numbered) or (Receipt(),)
             first = rows[0][0] if rows else None
             envelope = Envelope(frames, seq=first, ack=received)
+            points.before("server-sends", frames)
             await self._websocket.send_text(encode_envelope(envelope).decode())
+            points.after("server-sends", frames)
             told = received
             sent = rows[-1][0] if rows else sent
         await self._websocket.close(*self._closing)
@@ -189,6 +192,7 @@ class Connection:
         fresh = self._fresh(envelope)
         lasting = [f for f in fresh if type(f) in NUMBERED or isinstance(f, _SENDS)]
         last = self._last(envelope)
+        points.before("server-receives", fresh)
         if lasting or envelope.ack > self._acknowledged:
             await self._store.write(
                 lambda tx: self._apply(tx, lasting, last, envelope.ack)
@@ -198,6 +202,7 @@ class Connection:
         self._wake.beat()
         for frame in fresh:
             await self._after(frame)
+        points.after("server-receives", fresh)
 
     def _fresh(self, envelope: Envelope) -> list[Frame]:
         """Leave out what was received before; the sender's numbers are the truth."""

@@ -95,3 +95,4 @@ def _remember(
             created_at=tx.at,
         )
     )
+    tx.acts.append("control")

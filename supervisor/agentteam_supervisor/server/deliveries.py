@@ -48,6 +48,7 @@ def create(
         "created_at": tx.at,
     }
     tx.run(insert(deliveries).values(row))
+    tx.acts.append("delivery")
     return row
 
 

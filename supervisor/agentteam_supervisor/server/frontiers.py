@@ -45,6 +45,7 @@ def advance(tx: Tx, agent: AgentId, target: TargetId, *seqs: int) -> None:
     key = (frontiers.c.agent_id == agent) & (frontiers.c.target_id == target)
     values = {"upto": after.upto, "extras": sorted(after.extras)}
     tx.run(update(frontiers).where(key).values(values))
+    tx.acts.append("frontier")
 
 
 def fence_of(agent: Row) -> Fence:

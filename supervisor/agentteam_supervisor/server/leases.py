@@ -67,6 +67,7 @@ def greet(tx: Tx, store_id: str, hello: Hello) -> Session:
         queue = [*_grant_all(tx, hello.daemon, anew), *queue]
     queue.extend(_owed(tx, queue))
     outbox.put(tx, hello.daemon, sent + 1, queue)
+    tx.acts.append(hello)
     for agent in agents.living(tx):
         agents.tell(tx, agent["id"])
     return Session(received, sent)
@@ -76,6 +77,7 @@ def part(tx: Tx, daemon: DaemonId) -> None:
     """Note that the daemon's connection ended; its leases stay."""
     mine = daemons.c.id == daemon
     tx.run(update(daemons).where(mine).values(connected=False))
+    tx.acts.append("parting")
     for agent in agents.living(tx):
         if agent["daemon_id"] == daemon:
             agents.tell(tx, agent["id"])

@@ -54,6 +54,7 @@ def post(
         "created_at": tx.at,
     }
     tx.run(insert(messages).values(row))
+    tx.acts.append("message")
     made: list[Row] = []
     for member in targets.member_agents(tx, target["id"]):
         if member["id"] != agent:
@@ -80,6 +81,7 @@ def mark_urgent(
         return standing, False
     delivery = deliveries.create(tx, message["id"], agent["id"], policy)
     push(tx, delivery)
+    tx.acts.append("urgent")
     events.emit(tx, "delivery", deliveries.view(delivery))
     return delivery, True
 

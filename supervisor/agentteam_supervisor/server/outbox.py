@@ -64,6 +64,7 @@ def put(tx: Tx, daemon: DaemonId, number: int, frames: Sequence[Frame]) -> None:
     last = number + len(frames) - 1
     tx.run(update(daemons).where(daemons.c.id == daemon).values(sent=last))
     tx.touched.add("outbox")
+    tx.acts.append("outbox")
 
 
 def pending(tx: Tx, daemon: DaemonId, after: int) -> list[tuple[int, Frame]]:
@@ -87,6 +88,7 @@ def acknowledge(tx: Tx, daemon: DaemonId, number: int) -> None:
     """Forget what the daemon has made durable."""
     mine = outbox.c.daemon_id == daemon
     tx.run(delete(outbox).where(mine, outbox.c.number <= number))
+    tx.acts.append("receipt")
 
 
 def clear(tx: Tx) -> None:

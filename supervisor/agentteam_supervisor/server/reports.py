@@ -56,6 +56,7 @@ Report = (
 
 def apply(tx: Tx, frame: Frame) -> None:
     """Apply a numbered frame of the daemon, or one that is answered by number."""
+    tx.acts.append(frame)
     match frame:
         case DeliveryReceived():
             _received(tx, frame)

@@ -24,13 +24,14 @@ class Tx:
     One transaction, or one snapshot for reading.
 
     `touched` names what waiters have to look at once it is committed: `events`,
-    `outbox`.
+    `outbox`. `acts` says what it did: each is a point where a crash can be staged.
     """
 
     conn: Connection
     retention: int = 10_000
     at: str = field(factory=wall_time)
     touched: set[str] = field(factory=set[str])
+    acts: list[object] = field(factory=list[object])
 
     def run(self, statement: Executable) -> None:
         self.conn.execute(statement)

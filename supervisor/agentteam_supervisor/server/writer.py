@@ -14,6 +14,7 @@ from attrs import define, field
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from agentteam_protocol.errors import AgentTeamError, QueueFull
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.server.transaction import Tx
 
 if TYPE_CHECKING:
@@ -89,10 +90,15 @@ class Writer:
 
     def _commit(self, conn: Connection, group: list[Job]) -> None:
         touched: set[str] = set()
+        acts: list[object] = []
         try:
             with conn.begin():
                 for job in group:
-                    job.result = outcome.capture(self._run, conn, job.work, touched)
+                    job.result = outcome.capture(
+                        self._run, conn, job.work, touched, acts
+                    )
+                points.before("store", acts)
+            points.after("store", acts)
         except SQLAlchemyError as exc:
             touched.clear()
             for job in group:
@@ -102,7 +108,11 @@ class Writer:
             self._token.run_sync_soon(self._wake, group, touched)
 
     def _run(
-        self, conn: Connection, work: Callable[[Tx], Any], touched: set[str]
+        self,
+        conn: Connection,
+        work: Callable[[Tx], Any],
+        touched: set[str],
+        acts: list[object],
     ) -> Any:
         tx = Tx(conn, self._retention)
         try:
@@ -111,6 +121,7 @@ class Writer:
         except OperationalError as exc:
             raise StoreUnwritable(f"the store could not be written: {exc}") from exc
         touched |= tx.touched
+        acts += tx.acts
         return result
 
     def _wake(self, group: list[Job], touched: set[str]) -> None:

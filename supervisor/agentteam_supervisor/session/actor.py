@@ -18,9 +18,15 @@ from agentteam_protocol.errors import AgentTeamError, JournalUnwritable
 from agentteam_protocol.frames import DeliveryReceived, Frame
 from agentteam_protocol.ids import DeliveryId
 from agentteam_protocol.journal import TurnStart
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.session import effects as fx
 from agentteam_supervisor.session.deadlines import Deadlines, Limits
-from agentteam_supervisor.session.events import Event, LeaseLost, RuntimeReady
+from agentteam_supervisor.session.events import (
+    Event,
+    FromRuntime,
+    LeaseLost,
+    RuntimeReady,
+)
 from agentteam_supervisor.session.faults import diagnose_end
 from agentteam_supervisor.session.gate import DurableGate
 from agentteam_supervisor.session.machine import step
@@ -102,7 +108,7 @@ class SessionActor:
         self._stepping = True
         try:
             while self._events and not self._over.is_set():
-                self._take(self._events.popleft())
+                self._step_on(self._events.popleft())
         except Exception as error:
             self._fail(error)
         finally:
@@ -110,6 +116,12 @@ class SessionActor:
         if self._over.is_set():
             self._events.clear()
             self._answer_all()
+
+    def _step_on(self, event: Event) -> None:
+        heard = event.events if isinstance(event, FromRuntime) else (event,)
+        points.before("event", heard)
+        self._take(event)
+        points.after("event", heard)
 
     def _take(self, event: Event) -> None:
         before = self._session

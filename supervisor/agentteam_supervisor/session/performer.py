@@ -14,6 +14,7 @@ import trio
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.delivery import Diagnostic
+from agentteam_supervisor.chaos import points
 from agentteam_supervisor.session import effects as fx
 from agentteam_supervisor.session.calls import Calls
 from agentteam_supervisor.session.events import (
@@ -96,6 +97,9 @@ class Performer:
 
     def perform(self, effect: fx.Effect) -> None:
         """Do it, or start to; never waits."""
+        points.through("effect", effect, self._perform)
+
+    def _perform(self, effect: fx.Effect) -> None:
         match effect:
             case fx.Record() | fx.Received():
                 pass  # in the journal with its step, before anything else of it
