@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from agentteam_supervisor.daemon.link import LinkLimits
+from agentteam_supervisor.daemon.dialing import LinkLimits
 from agentteam_supervisor.daemon.restarts import Intensity
 from agentteam_supervisor.session.deadlines import Limits
 

@@ -10,19 +10,15 @@ nothing, and repeats nothing but frames whose handlers know them again.
 from __future__ import annotations
 
 import logging
-import random
-import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
-from urllib.parse import urlsplit
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 from trio_websocket import (
     ConnectionClosed,
     HandshakeError,
     WebSocketConnection,
-    wrap_client_stream,
 )
 
 from agentteam_protocol.codec import decode_envelope, encode_envelope
@@ -48,6 +44,7 @@ from agentteam_protocol.frames import (
 )
 from agentteam_supervisor.chaos import points
 from agentteam_supervisor.daemon import answers
+from agentteam_supervisor.daemon.dialing import LinkLimits, Pause, dial, upgrade
 from agentteam_supervisor.daemon.numbering import Inbound, Unnumbered, compose
 
 if TYPE_CHECKING:
@@ -62,8 +59,6 @@ _log = logging.getLogger(__name__)
 # The second argument is called once the frame's effects are in the journal's hands.
 Handle = Callable[[Frame, Callable[[], None]], None]
 
-
-_Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 # What ends a connection and not the link.
 _FAULTS = (
@@ -85,23 +80,6 @@ class LinkRefused(AgentTeamError):
         super().__init__(f"the server refused this daemon: {problem}; {what_to_do}")
         self.problem = problem
         self.what_to_do = what_to_do
-
-
-@frozen
-class LinkLimits:
-    """Seconds and bytes. The first pause is halved at random, so are the others."""
-
-    first_pause: float = 0.1
-    longest_pause: float = 10.0
-    lasting: float = 5.0  # a connection of this age makes the pauses short again
-    connect: float = 10.0
-    handshake: float = 10.0
-    close: float = 2.0
-    beat: float = 15.0
-    answer: float = 30.0
-    refusals: int = 5
-    batch: int = 512
-    message: int = 16 << 20
 
 
 @define(eq=False)
@@ -240,10 +218,13 @@ class Link:
     async def _connect(self) -> None:
         fault: Exception | None = None
         # The library leaves the stream open when the peer breaks off: we own it.
-        async with await self._dial() as stream, trio.open_nursery() as nursery:
+        async with (
+            await dial(self._url, self._limits) as stream,
+            trio.open_nursery() as nursery,
+        ):
             try:
                 with trio.fail_after(self._limits.connect):
-                    socket = await self._shake_web_socket(nursery, stream)
+                    socket = await upgrade(nursery, stream, self._url, self._limits)
                 await self._serve(socket)
                 with trio.move_on_after(self._limits.close):
                     await socket.aclose()
@@ -254,31 +235,6 @@ class Link:
             nursery.cancel_scope.cancel()
         if fault is not None:
             raise fault
-
-    async def _dial(self) -> _Stream:
-        parts = urlsplit(self._url)
-        host, secure = parts.hostname or "127.0.0.1", parts.scheme == "wss"
-        port = parts.port or (443 if secure else 80)
-        with trio.fail_after(self._limits.connect):
-            stream = await trio.open_tcp_stream(host, port)
-        if not secure:
-            return stream
-        context = ssl.create_default_context()
-        return trio.SSLStream(stream, context, server_hostname=host)
-
-    async def _shake_web_socket(
-        self, nursery: trio.Nursery, stream: _Stream
-    ) -> WebSocketConnection:
-        parts = urlsplit(self._url)
-        return await wrap_client_stream(
-            nursery,
-            stream,
-            parts.netloc,
-            parts.path or "/",
-            message_queue_size=1,
-            max_message_size=self._limits.message,
-            receive_buffer_size=256 << 10,
-        )
 
     async def _serve(self, socket: WebSocketConnection) -> None:
         inbound, first = await self._shake_hands(socket)
@@ -462,20 +418,3 @@ def _welcome(envelope: Envelope) -> Welcome:
             raise LinkRefused(problem, what_to_do)
         case _:
             raise RemoteProtocolError("the server did not greet", str(envelope))
-
-
-class Pause:
-    """How long to wait before the next try: longer each time, never in step."""
-
-    def __init__(self, limits: LinkLimits) -> None:
-        self._limits = limits
-        self._tries = 0
-
-    def after(self, lasted: float) -> float:
-        if lasted >= self._limits.lasting:
-            self._tries = 0
-        longest = self._limits.first_pause * 2 ** min(self._tries, 32)
-        self._tries += 1
-        return float(min(self._limits.longest_pause, longest)) * random.uniform(
-            0.5, 1.0
-        )

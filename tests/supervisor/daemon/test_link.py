@@ -43,7 +43,8 @@ from agentteam_protocol.ids import (
 )
 from agentteam_protocol.journal import RunNotice
 from agentteam_runtimes.driver import CallRef
-from agentteam_supervisor.daemon.link import Link, LinkLimits, LinkRefused, Pause
+from agentteam_supervisor.daemon.dialing import LinkLimits, Pause
+from agentteam_supervisor.daemon.link import Link, LinkRefused
 from agentteam_supervisor.journal.log import Journal, open_journal
 from agentteam_supervisor.session.effects import JudgeSend, ReadTarget
 
