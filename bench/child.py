@@ -18,6 +18,7 @@ import os
 import select
 
 WORD = "w" * 120
+NUMBERS = 1000
 FLOOD_LINES = 16  # of about 200 bytes: what fits a pipe that is ready for writing
 
 
@@ -25,10 +26,13 @@ def line(type: str, **fields: object) -> bytes:
     return json.dumps({"type": type, **fields}).encode() + b"\n"
 
 
-def payload(turn: str, kind: str, size: int) -> bytes:
-    """Write one line of about `size` bytes."""
-    bare = len(line(kind, turn=turn, text=""))
-    return line(kind, turn=turn, text="x" * max(1, size - bare))
+def payloads(turn: str, kind: str, size: int) -> bytes:
+    """Write a thousand lines of about `size` bytes (fewer long ones), numbered."""
+    bare = len(line(kind, turn=turn, text="#00000000"))
+    filling = "x" * max(0, size - bare)
+    head, _, tail = line(kind, turn=turn, text="#?").partition(b"?")
+    tail = filling.encode() + tail
+    return b"".join(head + b"%08d" % number + tail for number in range(NUMBERS))
 
 
 def write(data: bytes) -> None:
@@ -89,13 +93,21 @@ class Child:
             self.send(turn, int(count), int(size), kind)
 
     def send(self, turn: str, count: int, size: int, kind: str) -> None:
-        one = payload(turn, kind, size)
-        step = max(1, (1 << 20) // len(one))
-        block = one * step
-        while count > 0:
-            write(block if count >= step else one * count)
-            count -= step
+        if size > 1 << 16:
+            self.send_long(turn, count, size, kind)
+        else:
+            block = payloads(turn, kind, size)
+            assert count % NUMBERS == 0 or count < NUMBERS
+            for _ in range(count // NUMBERS):
+                write(block)
+            for one in block.splitlines(keepends=True)[: count % NUMBERS]:
+                write(one)
         write(self.end("completed"))
+
+    def send_long(self, turn: str, count: int, size: int, kind: str) -> None:
+        for number in range(count):
+            text = f"#{number:08d}" + "x" * size
+            write(line(kind, turn=turn, text=text))
 
     def end(self, status: str) -> bytes:
         turn = f"turn-{self.turns}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 CHILD = Path(__file__).with_name("child.py")
 COMMAND = (sys.executable, "-I", "-S", str(CHILD))
@@ -61,6 +61,16 @@ class RawChild:
             message = self.read()
             if wanted.items() <= message.items():
                 return message
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Read on with the standard library's line reader; a line is never left half."""
+        yield from self._messages
+        self._messages = []
+        rest, self._pending = self._pending, b""
+        with open(self._out, "rb", closefd=False) as lines:
+            for line in lines:
+                yield orjson.loads(rest + line)
+                rest = b""
 
     def close(self) -> None:
         self.process.kill()
