@@ -13,6 +13,7 @@ from attrs import frozen
 from agentteam_protocol.approval import ApprovalOutcome, ApprovalRequest
 from agentteam_protocol.codec import from_wire, to_wire
 from agentteam_protocol.errors import (
+    JournalUnwritable,
     RemoteProtocolError,
     RuntimeFailure,
     RuntimeMissing,
@@ -176,7 +177,9 @@ class _Services:
 
 
 def _log_end(agent: AgentId, failure: Diagnostic, error: BaseException | None) -> None:
-    _log.error("the session of %s ended: %s", agent, failure.problem, exc_info=error)
+    # A full disk needs no trace: the sentence says all of it.
+    trace = None if isinstance(error, JournalUnwritable) else error
+    _log.error("the session of %s ended: %s", agent, failure.problem, exc_info=trace)
 
 
 async def _ask_people(request: ApprovalRequest) -> ApprovalOutcome:
