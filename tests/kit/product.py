@@ -56,6 +56,10 @@ class Up:
     def log(self) -> str:
         return (self.place / "stderr").read_text(errors="replace")
 
+    def forget_log(self) -> None:
+        """Begin a new log, for a test that caused what stands in this one."""
+        (self.place / "stderr").write_text("")
+
     @property
     def environment(self) -> dict[str, str]:
         kept = {n: os.environ[n] for n in ("PATH", "PYTHONPATH") if n in os.environ}
