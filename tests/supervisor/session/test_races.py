@@ -22,6 +22,7 @@ from tests.kit.situations import (
     frontier,
     idle,
     kinds,
+    lane,
     running,
     state_of,
     submitted,
@@ -32,6 +33,7 @@ from agentteam_protocol.approval import ApprovalOutcome, ApprovalPolicy
 from agentteam_protocol.delivery import DeliveryState
 from agentteam_protocol.errors import UnexpectedEvent
 from agentteam_protocol.ids import ItemId, TargetId
+from agentteam_protocol.inbox import Lane
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.machine import step
@@ -383,3 +385,58 @@ def test_after_the_end_every_caller_is_told_so() -> None:
 def test_the_machine_refuses_an_event_that_is_not_ours() -> None:
     with pytest.raises(UnexpectedEvent):
         step(Drive().session, object())  # type: ignore[arg-type]
+
+
+def test_a_steer_without_an_answer_is_not_steered_again() -> None:
+    drive = running()
+    drive.deliver(ordinary("x", 1))
+    drive.owed.clear()
+    drive.held[ItemId("dlv_x")] = "dlv_x.1"
+    drive.deliver(urgent("u", 1, "tgt_b"))
+    drive.owed.clear()
+    drive.end(d.TurnStatus.interrupted, {ItemId("dlv_x"): d.ItemOutcome.dropped})
+    drive.answer_all()
+    assert lane(drive, Lane.next_step) == ["dlv_x"]
+    drive.feed(ev.SteerFailed(ItemId("dlv_x"), False, "late"))
+    assert lane(drive, Lane.next_step) == ["dlv_x"]
+    drive.settle()
+    assert state_of(drive, "dlv_x") is DeliveryState.surfaced
+
+
+@pytest.mark.inv(8)
+def test_an_old_process_is_refused_and_kept_as_history() -> None:
+    drive = running()
+    drive.deliver(ordinary("x", 1))
+    drive.answer_all()
+    turn, key, old = drive.turn, drive.held[ItemId("dlv_x")], drive.inc
+    assert turn is not None
+    drive.die()
+    drive.running(followup("second"))
+    before = drive.session.ledger
+    effects = drive.hear(
+        d.Asked(turn, d.AskRef("a1"), "shell"),
+        d.SendCalled(turn, d.CallRef("c1"), "tgt_a", "stale"),
+        d.Surfaced(turn, ItemId("dlv_x"), key, SEEN),
+        d.TurnEnded(turn, d.TurnStatus.completed),
+        d.SessionNamed("old"),
+        inc=old,
+    )
+    answers = [e for e in effects if isinstance(e, fx.Deny | fx.ToolReply)]
+    assert [e.inc for e in answers] == [old, old]
+    assert drive.session.ledger.turn == before.turn
+    assert drive.session.ledger.resume == before.resume
+    assert frontier(drive) == 0
+
+
+def test_a_lost_submission_is_put_back_while_the_next_run_is_cut() -> None:
+    drive = Drive(able=NO_STEER).ready()
+    drive.deliver(ordinary("x", 1))
+    drive.perform(drive.wanted(fx.PreStep)[0])
+    (submit,) = drive.wanted(fx.Submit)
+    drive.die()
+    drive.send(followup("f"))
+    drive.stop()
+    assert drive.phase is Phase.converging
+    drive.feed(ev.SubmitFailed(submit.batch, False, "gone"))
+    assert drive.session.ledger.in_flight == {}
+    assert state_of(drive, "dlv_x") is DeliveryState.queued
