@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,7 @@ spawn = partial(
     subprocess.Popen,  # noqa: TID251 - the floor is what one would write without us
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
     bufsize=0,
 )
 
@@ -34,7 +36,9 @@ class RawChild:
         command: Sequence[str] = COMMAND,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        patience: float | None = None,
     ) -> None:
+        self._patience = patience
         self.process = spawn(command, env=env, cwd=cwd, start_new_session=True)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -48,12 +52,20 @@ class RawChild:
 
     def read(self) -> dict[str, Any]:
         while not self._messages:
+            self._be_patient()
             data = os.read(self._out, 1 << 16)
             if not data:
                 raise EOFError("the child has ended")
             *lines, self._pending = (self._pending + data).split(b"\n")
             self._messages = [orjson.loads(each) for each in lines]
         return self._messages.pop(0)
+
+    def _be_patient(self) -> None:
+        """Wait at most so long, where that is asked for: it costs a system call."""
+        if self._patience is not None:
+            ready, _, _ = select.select([self._out], [], [], self._patience)
+            if not ready:
+                raise TimeoutError("the child is silent")
 
     def until(self, **wanted: Any) -> dict[str, Any]:
         """Read until a message has all these fields."""
