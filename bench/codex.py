@@ -177,8 +177,9 @@ async def _has_begun(
 class RawCodex:
     """A script on the app-server's pipes: it knows one thread and nothing else."""
 
-    def __init__(self, home: CodexHome, moment: Moment) -> None:
-        self.home = home
+    def __init__(
+        self, home: CodexHome, moment: Moment, resume: str | None = None
+    ) -> None:
         self._ids = 0
         self.turn = ""
         self._heard: list[dict[str, Any]] = []
@@ -191,7 +192,12 @@ class RawCodex:
             "approvalPolicy": "untrusted" if moment.asks else "never",
             "sandbox": "danger-full-access",
         }
-        self.thread = self.call(wire.THREAD_START, settings)["thread"]["id"]
+        if resume is None:
+            opened = self.call(wire.THREAD_START, settings)
+        else:
+            again = settings | {"threadId": resume, "excludeTurns": True}
+            opened = self.call(wire.THREAD_RESUME, again)
+        self.thread = opened["thread"]["id"]
 
     def send(self, method: str, params: dict[str, Any]) -> int:
         self._ids += 1
