@@ -63,6 +63,7 @@ def put(tx: Tx, daemon: DaemonId, number: int, frames: Sequence[Frame]) -> None:
         tx.run(insert(outbox).values(row))
     last = number + len(frames) - 1
     tx.run(update(daemons).where(daemons.c.id == daemon).values(sent=last))
+    tx.queued.append((daemon, last, frames[-1]) if frames else None)
     tx.touched.add("outbox")
     tx.acts.append("outbox")
 
@@ -93,6 +94,7 @@ def acknowledge(tx: Tx, daemon: DaemonId, number: int) -> None:
 
 def clear(tx: Tx) -> None:
     tx.run(delete(outbox))
+    tx.queued.append(None)  # what comes now may have the old numbers
 
 
 def _after(daemon: DaemonId, number: int) -> Select[Any]:

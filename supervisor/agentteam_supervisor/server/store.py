@@ -16,7 +16,7 @@ from sqlalchemy.exc import DatabaseError
 from agentteam_protocol.errors import AgentTeamError
 from agentteam_supervisor.server import schema
 from agentteam_supervisor.server.pulse import Pulse
-from agentteam_supervisor.server.transaction import Tx
+from agentteam_supervisor.server.transaction import Queued, Tx
 from agentteam_supervisor.server.writer import Job, Writer
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ class Store:
         self._engine = make_engine(path, "BEGIN IMMEDIATE")
         self._writer: Writer | None = None
         self._retention = retention
+
+    @property
+    def newest(self) -> Queued | None:
+        """The frame that was queued last; None: look into the outbox."""
+        return None if self._writer is None else self._writer.newest
 
     async def read(self, look: Callable[[Tx], T]) -> T:
         """Look at one snapshot, in a thread."""

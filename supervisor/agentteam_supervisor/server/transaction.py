@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from attrs import define, field
 from sqlalchemy import Connection
 
+from agentteam_protocol.frames import Frame
+from agentteam_protocol.ids import DaemonId
 from agentteam_supervisor.server.clock import wall_time
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Executable
 
 Row = Mapping[str, Any]
+Queued = tuple[DaemonId, int, Frame]  # a frame in the outbox, under its number
 
 
 @define
@@ -25,6 +28,7 @@ class Tx:
 
     `touched` names what waiters have to look at once it is committed: `events`,
     `outbox`. `acts` says what it did: each is a point where a crash can be staged.
+    `queued` holds the last frame for each time that it changed the outbox, or None.
     """
 
     conn: Connection
@@ -32,6 +36,7 @@ class Tx:
     at: str = field(factory=wall_time)
     touched: set[str] = field(factory=set[str])
     acts: list[object] = field(factory=list[object])
+    queued: list[Queued | None] = field(factory=list["Queued | None"])
 
     def run(self, statement: Executable) -> None:
         self.conn.execute(statement)

@@ -20,6 +20,8 @@ from agentteam_supervisor.server.transaction import Tx
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
+    from agentteam_supervisor.server.transaction import Queued
+
 GROUP = 128
 QUEUED = 10_000
 
@@ -42,7 +44,8 @@ class Writer:
     Runs each transaction in a savepoint and commits many of them together.
 
     A transaction that raises is rolled back alone. `committed` is called on the
-    trio thread with what the group touched, before its callers go on.
+    trio thread with what the group touched, before its callers go on. `newest` is
+    the last frame of the outbox: a connection that lacks only that one need not look.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Writer:
         self._engine = engine
         self._retention = retention
         self._committed = committed
+        self.newest: Queued | None = None
         self._queue = queue.Queue[Job | None](QUEUED)
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._main, name="store-writer")
@@ -91,21 +95,23 @@ class Writer:
     def _commit(self, conn: Connection, group: list[Job]) -> None:
         touched: set[str] = set()
         acts: list[object] = []
+        queued: list[Queued | None] = []
         try:
             with conn.begin():
                 for job in group:
                     job.result = outcome.capture(
-                        self._run, conn, job.work, touched, acts
+                        self._run, conn, job.work, touched, acts, queued
                     )
                 points.before("store", acts)
             points.after("store", acts)
         except SQLAlchemyError as exc:
             touched.clear()
+            queued.clear()
             for job in group:
                 error = StoreUnwritable(f"the store could not be written: {exc}")
                 job.result = outcome.Error(error)
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._wake, group, touched)
+            self._token.run_sync_soon(self._wake, group, touched, queued)
 
     def _run(
         self,
@@ -113,6 +119,7 @@ class Writer:
         work: Callable[[Tx], Any],
         touched: set[str],
         acts: list[object],
+        queued: list[Queued | None],
     ) -> Any:
         tx = Tx(conn, self._retention)
         try:
@@ -122,9 +129,14 @@ class Writer:
             raise StoreUnwritable(f"the store could not be written: {exc}") from exc
         touched |= tx.touched
         acts += tx.acts
+        queued += tx.queued
         return result
 
-    def _wake(self, group: list[Job], touched: set[str]) -> None:
+    def _wake(
+        self, group: list[Job], touched: set[str], queued: list[Queued | None]
+    ) -> None:
+        if queued:
+            self.newest = queued[-1]
         self._committed(touched)
         for job in group:
             job.done.set()
