@@ -70,8 +70,7 @@ async def test_what_nobody_can_know_waits_for_a_person(product: Product) -> None
     assert (found["state"], found["evidence"]) == ("unknown", None)
     assert found["diagnostic"]["whatToDo"]
     await agent.idle()
-    moved = await agent.journal("delivery/frontier")
-    assert [seq for move in moved for seq in move["seqs"]] == []
+    assert await agent.seen() == []
     again = await product.resolve(delivery, "redeliver")
     assert again["attempt"] == 2
     await until(
@@ -153,6 +152,27 @@ async def test_a_question_of_the_cut_run_is_refused_and_nobody_is_asked(
     assert [e for e in asked if e["agentId"] == agent.id] == []
     assert (await agent.view())["pendingApprovals"] == []
     assert not mark.exists()
+
+
+@pytest.mark.req("R70")
+@pytest.mark.bug("B07")
+async def test_a_runtime_that_waits_for_an_answer_is_told_no_by_the_cut(
+    product: Product, tmp_path: Path
+) -> None:
+    mark = tmp_path / "never"
+    deaf: list[dict[str, Any]] = [
+        {"deaf": ["interrupt"]},
+        {"ask": "shell"},
+        {"run": f"touch {mark}"},
+    ]
+    agent = await product.agent(deaf, [ANSWER])
+    await begin(agent)
+    await agent.approval()
+    await product.surfaced(await agent.urge("now"))
+    await agent.idle()
+    assert len(await agent.journal("run/process")) == 1  # it went on and ended
+    assert not mark.exists()
+    assert await agent.outcomes() == ["aborted", "completed"]
 
 
 @pytest.mark.req("R76", "R80")

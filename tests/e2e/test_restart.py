@@ -102,6 +102,7 @@ async def _submitted(product: Product) -> tuple[Agent, str]:
     agent = await product.agent([BUSY], [ANSWER], config={"surfaceMs": 600_000})
     delivery = await agent.deliver("on its way")
     await agent.recorded("delivery/changed", delivery=delivery, state="accepted")
+    assert await agent.seen() == []
     return agent, delivery
 
 

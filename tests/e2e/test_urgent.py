@@ -59,6 +59,7 @@ async def test_what_is_being_said_is_cut_and_the_message_is_read_next(
     assert await agent.outcomes() == ["aborted", "completed"]
     assert await agent.heard() == ["write a long poem", "what is two and two?"]
     assert await agent.said() == ["at once"]
+    assert (await agent.seen())[:2] == [1, 2]
     shown = of_kind(after(live, agent, "requested"), "progress")
     assert [e["runId"] for e in shown if e["runId"] == run] == []
 
@@ -350,8 +351,7 @@ async def test_a_failed_start_fails_the_delivery_and_claims_nothing(
     assert found["diagnostic"]["whatToDo"]
     assert found["evidence"] is None
     assert await agent.lines(urgent) == ["requested", "failed"]
-    moved = await agent.journal("delivery/frontier")
-    assert [seq for move in moved for seq in move["seqs"]] == []
+    assert await agent.seen() == []
     shown = await product.get(f"/api/targets/@{agent.name}/messages")
     assert [m["body"] for m in shown["messages"]] == ["are you there?"]
     view = await agent.idle()

@@ -261,6 +261,11 @@ class Agent:
         """List what the model was given, in order."""
         return [e["body"] for e in await self.journal("user/message")]
 
+    async def seen(self) -> list[int]:
+        """List the sequences of targets that the agent has seen, as they came."""
+        moves = await self.journal("delivery/frontier")
+        return [seq for move in moves for seq in move["seqs"]]
+
     async def said(self) -> list[str]:
         """List what the agent published where it was asked."""
         found = await self.person.get(f"/api/targets/@{self.name}/messages")
