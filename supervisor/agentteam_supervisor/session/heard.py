@@ -72,7 +72,9 @@ _OfTurn = (
 def _of_turn(w: Work, inc: int, e: _OfTurn) -> None:
     turn = w.open_turn
     current = e.turn is not None and e.turn == w.live.runtime_turn
-    if turn is None or not current or w.live.ended is not None:
+    # What a sweep ended still has its result, while the turn is open here.
+    over = w.live.ended is not None and not isinstance(e, d.ToolEnded)
+    if turn is None or not current or over:
         _late(w, inc, e)
     elif w.is_open and w.phase is Phase.running:
         _open(w, inc, e, turn)

@@ -202,7 +202,7 @@ class Performer:
         match effect:
             case fx.Submit():
                 if (problem := self._submit(effect)) is not None:
-                    self._feed(SubmitFailed(effect.batch, False, problem))
+                    self._refuse(effect, problem)
             case fx.SteerItem():
                 if (problem := self._steer(effect)) is not None:
                     self._feed(SteerFailed(effect.item.id, False, problem))
@@ -226,6 +226,23 @@ class Performer:
             return GONE
         self._told[effect.batch] = notes
         return None
+
+    def _refuse(self, effect: fx.Submit, problem: str) -> None:
+        """
+        Nothing was written; one that is on its way out is told as gone first.
+
+        Answered before that, the machine would try the same dead process again.
+        """
+        incarnation = self._current(effect.inc)
+        failed = SubmitFailed(effect.batch, False, problem)
+        if problem is GONE and incarnation is not None:
+            self._stage.spawn(self._feed_when_over, incarnation, failed)
+        else:
+            self._feed(failed)
+
+    async def _feed_when_over(self, incarnation: Incarnation, event: Event) -> None:
+        await incarnation.over.wait()
+        self._feed(event)
 
     def _steer(self, effect: fx.SteerItem) -> str | None:
         if not self._is_open(effect.gen):

@@ -132,6 +132,27 @@ async def test_calls_of_a_runtime_that_is_on_its_way_out_fail_at_once(
 
 
 @pytest.mark.bug("B08")
+async def test_submission_to_a_runtime_on_its_way_out_waits_for_the_next_one(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        await b.running()
+        b.driver.runtime.finish()
+        await b.handle.when_idle()
+        b.driver.gates.hold("kill")
+        b.driver.runtime.exit(1)
+        two = b.deliver("a2")
+        await wait_all_tasks_blocked()
+        assert b.state(two) is not DeliveryState.failed
+        b.driver.gates.let("kill")
+        await wait_all_tasks_blocked()
+        assert len(b.driver.runtimes) == 2
+        b.driver.runtime.surface()
+        assert b.state(two) is DeliveryState.surfaced
+        assert b.actor.session.ledger.deliveries[two].attempt == 1
+
+
+@pytest.mark.bug("B08")
 async def test_runtime_that_dies_under_an_answer_is_noted_once(
     autojump_clock: MockClock,
 ) -> None:

@@ -419,6 +419,21 @@ def test_t28_a_result_under_hold_balances_its_own_turn() -> None:
     assert [e.call_id for e in drive.log if isinstance(e, j.ToolCall)] == ["c1"]
 
 
+def test_t28_what_the_sweep_ended_has_its_result_in_its_own_turn() -> None:
+    drive = running()
+    turn = drive.turn
+    drive.hear(d.ToolStarted(turn, "c1", "shell"))
+    drive.stop()
+    drive.hear(d.TurnEnded(turn, d.TurnStatus.interrupted))
+    assert drive.wanted(fx.Sweep)
+    drive.hear(d.ToolEnded(turn, "c1", "", error="killed"))
+    drive.settle()
+    results = [(e.call_id, e.error) for e in drive.log if isinstance(e, j.ToolResult)]
+    assert results == [("c1", "killed")]
+    late = [e.what for e in drive.log if isinstance(e, j.FenceLate)]
+    assert "tool result" not in late
+
+
 @pytest.mark.req("R40", "R41", "R43")
 @pytest.mark.inv(7, 11)
 def test_t29_a_visible_send_is_judged_held_or_rejected_by_its_fence() -> None:
