@@ -33,7 +33,7 @@ ROWS = {
     "11": "restart:row_11",
     "R": "codex:row_r",
     "M": "product:row_m",
-    "50": "codex:row_50",
+    "50": "interrupt:row_50",
 }
 
 

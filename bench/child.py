@@ -7,6 +7,7 @@ text of its input:
 | text         | the turn                                                        |
 |--------------|-----------------------------------------------------------------|
 | `#flood`     | streams words at full speed until it is interrupted             |
+| `#talk`      | says a word every 5 ms until it is interrupted                  |
 | `#send N S K`| writes N lines of about S bytes of the kind K, then ends         |
 | other        | waits to be interrupted                                         |
 """
@@ -45,6 +46,7 @@ class Child:
     def __init__(self) -> None:
         self.turns = 0
         self.flood = b""
+        self.word = b""
 
     def serve(self) -> None:
         pending = b""
@@ -52,6 +54,9 @@ class Child:
             if self.flood and not select.select([0], [], [], 0)[0]:
                 if select.select([0], [1], [])[1]:
                     os.write(1, self.flood)
+                continue
+            if self.word and not select.select([0], [], [], 0.005)[0]:
+                write(self.word)
                 continue
             data = os.read(0, 1 << 16)
             if not data:
@@ -67,7 +72,7 @@ class Child:
             case "turn":
                 self.turn(message)
             case "interrupt":
-                self.flood = b""
+                self.flood = self.word = b""
                 write(line("reply", id=message["id"]) + self.end("interrupted"))
             case "history":
                 write(line("reply", id=message["id"], items={}))
@@ -88,6 +93,8 @@ class Child:
         text = items[-1]["text"] if items else ""
         if "#flood" in text:
             self.flood = line("delta", turn=turn, text=WORD) * FLOOD_LINES
+        elif "#talk" in text:
+            self.word = line("delta", turn=turn, text="word ")
         elif "#send" in text:
             count, size, kind = text.partition("#send")[2].split()[:3]
             self.send(turn, int(count), int(size), kind)

@@ -6,6 +6,7 @@ own. The floor speaks the same requests to the same binary: interrupt, wait unti
 turn is completed, start. It neither keeps anything nor ends what the turn left behind.
 """
 
+# ruff: noqa: ASYNC110 - a file of another process appears, and nobody tells
 from __future__ import annotations
 
 import itertools
@@ -21,7 +22,7 @@ from tests.kit.parts import find_part
 from tests.kit.product import open_product
 
 from agentteam_runtimes.codex import wire
-from bench.measure import Bounds, Goal, Line, Samples, Scale, Taken, compare, spread
+from bench.measure import Bounds, Goal, Line, Scale, Taken, compare, spread
 from bench.raw import RawChild
 from bench.table import say
 

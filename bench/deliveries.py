@@ -1,5 +1,6 @@
 """Row 7: agents that each wait for their own delivery to be durable, all at once."""
 
+# ruff: noqa: ASYNC240 - before anything is timed
 from __future__ import annotations
 
 import gc
@@ -94,9 +95,7 @@ async def _deliveries(scale: Scale, place: Path, agents: int) -> Line:
     )
 
 
-async def _deliver(
-    journal: Journal, number: int, count: int, took: Samples
-) -> None:
+async def _deliver(journal: Journal, number: int, count: int, took: Samples) -> None:
     """Be one agent: take a delivery when the one before it is durable."""
     agent = AgentId(f"agt_{number}")
     for _ in range(count):

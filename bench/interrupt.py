@@ -9,6 +9,7 @@ submission rests on are durable.
 from __future__ import annotations
 
 import gc
+import statistics
 from contextlib import AsyncExitStack
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from tests.kit.session_bench import Bench, bench
 from trio.testing import wait_all_tasks_blocked
 
 from agentteam_protocol.delivery import DeliveryState
+from agentteam_supervisor.journal.log import open_journal
 from bench.measure import (
     Bounds,
     Goal,
@@ -29,6 +31,7 @@ from bench.measure import (
     Taken,
     alternate,
     compare,
+    percentile,
     spread,
 )
 from bench.raw import RawDriver, RawLog
@@ -145,7 +148,9 @@ async def row_2(scale: Scale, place: Path) -> list[Line]:
             taken,
             Bounds(p50=1.5, p99=3),
             floor_is="blocking driver, same child, 3 FULL commits of 4 rows",
-            notes=[f"{count} urgents a round, each surfaced, with reports to the server"],
+            notes=[
+                f"{count} urgents a round, each surfaced, with reports to the server"
+            ],
         )
     ]
 
@@ -227,4 +232,53 @@ async def _urges_in_a_flood(watched: Watched, count: int) -> Samples:
         taken.append(seconds * 1e6)
         late = [told for told in watched.progress if told.run_id == turn.run_id]
         assert late == [], f"{len(late)} outputs of a cut run were shown as live"
+    return taken
+
+
+async def row_50(scale: Scale, place: Path) -> list[Line]:
+    """Urge all sessions of a daemon in the same moment, each of them talking."""
+    count = scale.of(50, 4)
+    lone: list[Samples] = []
+    crowd: list[Samples] = []
+    async with AsyncExitStack() as stack:
+        journal = await stack.enter_async_context(open_journal(place / "journal.db"))
+        sessions = [
+            await stack.enter_async_context(
+                open_session(_below(place, f"{n}"), journal, agent=f"agt_{n}")
+            )
+            for n in range(count)
+        ]
+        await sessions[0].runs("#talk")
+        for _ in range(scale.rounds):
+            lone.append(await urges(sessions[0], "#talk", scale.of(20, 2)))
+        for session in sessions[1:]:
+            await session.runs("#talk")
+        for _ in range(scale.rounds):
+            crowd.append(await _all_at_once(sessions))
+    p95 = statistics.median(percentile(r, 0.95) for r in crowd)
+    ratio = p95 / statistics.median(percentile(r, 0.95) for r in lone)
+    return [
+        compare(
+            "50",
+            f"{count} sessions talk, one urgent each at once",
+            "us",
+            Taken(lone, crowd),
+            Bounds(),
+            floor_is="one of them alone, in the same run",
+            goals=[Goal("p95 10x", ratio, 10)],
+            notes=[f"p95 {p95 / 1000:.1f} ms, {ratio:.1f}x of one alone; all surfaced"],
+        )
+    ]
+
+
+async def _all_at_once(sessions: list[Watched]) -> Samples:
+    taken: Samples = []
+
+    async def one(watched: Watched) -> None:
+        taken.extend(await urges(watched, "#talk", 1))
+
+    async with trio.open_nursery() as nursery:
+        for watched in sessions:
+            nursery.start_soon(one, watched)
+    assert len(taken) == len(sessions)
     return taken

@@ -5,6 +5,7 @@ Ours is the session's own ladder with deadlines of zero: the interrupt gets no t
 SIGTERM gets none, so SIGKILL ends the incarnation and the next one resumes.
 """
 
+# ruff: noqa: ASYNC110, ASYNC240 - a file of another process appears, and nobody tells
 from __future__ import annotations
 
 import os

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import httpx
 import psutil
@@ -24,6 +24,9 @@ from bench.measure import (
     compare,
     spread,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # What any program on this stack pays before it does anything.
 BARE = """\

@@ -5,6 +5,7 @@ Read, fold, repair, begin the epoch durably, run the session; the floor reads an
 structures the very same rows and does nothing with them.
 """
 
+# ruff: noqa: ASYNC110, ASYNC240 - a seat tells nobody; the rest is not timed
 from __future__ import annotations
 
 import gc
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import evolve
 from tests.kit.fake_driver import FakeDriver
+from tests.kit.memory_journal import MemoryJournal
 from tests.kit.session_bench import make_ports
 
 from agentteam_protocol.codec import decode_event
@@ -39,12 +41,10 @@ from agentteam_protocol.journal import (
     UserMessage,
 )
 from agentteam_supervisor.daemon.app import _load_all
-from agentteam_supervisor.daemon.loading import Reporter
 from agentteam_supervisor.daemon.roster import Roster
 from agentteam_supervisor.journal.log import Journal, open_journal
 from agentteam_supervisor.journal.records import encode
 from agentteam_supervisor.session.actor import SessionActor
-from agentteam_supervisor.session.state import Session
 from bench.measure import Bounds, Goal, Line, Samples, Scale, alternate, compare, spread
 from bench.session import make_item
 
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from agentteam_supervisor.daemon.loading import Reporter
     from agentteam_supervisor.daemon.seat import Actor
+    from agentteam_supervisor.session.state import Session
 
 TURNS = 2
 AT = "2026-11-30T00:00:00.000Z"
@@ -94,7 +96,8 @@ async def _restart(scale: Scale, place: Path, sessions: int) -> Line:
     async def ours() -> Samples:
         gc.collect()
         began = perf_counter()
-        await _come_up(path, sessions, began, taken := [])
+        taken: Samples = []
+        await _come_up(path, sessions, began, taken)
         _trim(path)
         return taken
 
@@ -158,9 +161,7 @@ def _read(path: Path) -> int:
         return sum(1 for _, _, event in rows if decode_event(event) is not None)
 
 
-async def _come_up(
-    path: Path, sessions: int, began: float, taken: Samples
-) -> None:
+async def _come_up(path: Path, sessions: int, began: float, taken: Samples) -> None:
     """Do what the daemon does, without a server and without runtimes to start."""
     async with open_journal(path) as journal:
         loaded = await _load_all(journal)
@@ -198,7 +199,10 @@ def _make_actor(
     session: Session,
     reporter: Reporter,
 ) -> Actor:
-    ports = make_ports(FakeDriver(), journal, granted.agent, report=reporter.take)
+    ports = make_ports(
+        FakeDriver(), MemoryJournal(), granted.agent, report=reporter.take
+    )
+    ports = evolve(ports, journal=journal)
     actor = SessionActor(session, ports)
     up.append(actor)
     return actor

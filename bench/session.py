@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -18,6 +17,7 @@ from agentteam_runtimes.rehearsal.driver import RehearsalDriver
 from agentteam_supervisor.daemon.reports import begin, report
 from agentteam_supervisor.journal.log import now, open_journal
 from agentteam_supervisor.session.actor import SessionActor
+from agentteam_supervisor.session.effects import Progress
 from agentteam_supervisor.session.events import Delivered, Event, SubmitAccepted
 from agentteam_supervisor.session.fold import empty
 from agentteam_supervisor.session.machine import step
@@ -27,12 +27,13 @@ from bench.raw import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
 
     from agentteam_protocol.frames import Frame
     from agentteam_protocol.journal import JournalEvent
     from agentteam_runtimes.driver import Capabilities
     from agentteam_supervisor.session.deadlines import Limits
-    from agentteam_supervisor.session.effects import Effect, Progress
+    from agentteam_supervisor.session.effects import Effect
     from agentteam_supervisor.session.ports import Journal
 
 _numbers = itertools.count(1)
