@@ -9,7 +9,8 @@ nothing else, so a write is never cancelled half way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ from agentteam_supervisor.session.faults import diagnose_start, only_failure
 from agentteam_supervisor.session.ports import Ports
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from agentteam_protocol.ids import ItemId
     from agentteam_runtimes.driver import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
         ItemOutcome,
         RuntimeEvent,
     )
+
+Job = Callable[[Runtime], Awaitable[Any]]
 
 _FOREVER = float("inf")
 
@@ -66,6 +69,7 @@ class Incarnation:
     _calls: trio.Nursery | None = None
     _scope: trio.CancelScope = field(factory=trio.CancelScope)
     _leaving: trio.Event = field(factory=trio.Event)
+    _due: deque[Job] = field(factory=deque[Job])
     _ordered: bool = False  # we asked for its end, so it is no failure to start
     _survivors: tuple[Survivor, ...] = ()
     _detail: str = ""
@@ -188,12 +192,22 @@ class Incarnation:
 
     # --- what the machine wants done with it ------------------------------------
 
-    def call(self, job: Callable[[Runtime], Awaitable[Any]]) -> bool:
-        """Run a call of the driver in a task of its own; False: there is no runtime."""
+    def call(self, job: Job) -> bool:
+        """
+        Run a call of the driver in a task of its own; False: there is no runtime.
+
+        Calls begin in the order they were made, and a driver writes before it first
+        waits: what is told to the runtime keeps its order.
+        """
         if not self.live or self._calls is None or self.runtime is None:
             return False
-        self._calls.start_soon(job, self.runtime)
+        self._due.append(job)
+        self._calls.start_soon(self._begin_next, self.runtime)
         return True
+
+    async def _begin_next(self, runtime: Runtime) -> None:
+        # Tasks that are started together run in any order: each takes the next job.
+        await self._due.popleft()(runtime)
 
     def leave(self) -> None:
         """End it the clean way: the driver's own, bounded."""
