@@ -389,7 +389,10 @@ class Warden:
             seen.update((p.key, p) for p in found)
             return found
 
-        for process in look():
+        left = look()
+        if not left:
+            return [], []  # most often, and each look reads the whole tree
+        for process in left:
             send_signal(process, _signal.SIGTERM)
             send_signal(process, _signal.SIGCONT)
         started = time.monotonic()
@@ -399,8 +402,8 @@ class Warden:
             strike(look)
             self.wait_while(look, min(until, time.monotonic() + 0.02))
         survivors = look()
-        left = {p.key for p in survivors}
-        return [p for key, p in seen.items() if key not in left], survivors
+        alive = {p.key for p in survivors}
+        return [p for key, p in seen.items() if key not in alive], survivors
 
     @property
     def stop_waiting(self) -> bool:
