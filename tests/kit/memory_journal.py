@@ -26,7 +26,8 @@ class MemoryCommit:
         self._done.set()
 
     async def wait(self) -> None:
-        await self._done.wait()
+        if not self._done.is_set():  # as the real one: no turn of the loop if known
+            await self._done.wait()
         if self._error is not None:
             raise self._error
 

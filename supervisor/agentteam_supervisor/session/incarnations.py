@@ -131,7 +131,10 @@ class Incarnation:
                         history_lost=history_lost,
                     )
                 )
-                await self._leaving.wait()
+                try:
+                    await self._leaving.wait()
+                finally:
+                    self._leaving.set()  # also when cancelled: no call begins now
                 self._scope.deadline = trio.current_time() + self.limits.close
                 calls.cancel_scope.cancel()
             if containment is not None and self.exited is not None:

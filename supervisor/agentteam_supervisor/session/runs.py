@@ -34,7 +34,10 @@ class Run:
                 self._nursery = nursery
                 for job, arguments in self._early:
                     nursery.start_soon(job, *arguments)
-                await self._over.wait()
+                try:
+                    await self._over.wait()
+                finally:
+                    self._scope.cancel()  # also when its session is: no job begins now
 
     def spawn(self, job: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
         if self._nursery is None:

@@ -32,8 +32,11 @@ async def test_messages_that_become_durable_together_are_steered_in_order(
         await b.running()
         names = [f"m{number}" for number in range(2, 2 + 3 * TOSSES)]
         for toss in range(TOSSES):
+            b.journal.hold()
             for name in names[3 * toss : 3 * toss + 3]:
                 b.deliver(name)
+            await wait_all_tasks_blocked()
+            b.journal.release()
             await wait_all_tasks_blocked()
         steered = [item.id for item in b.driver.runtime.steered]
     assert steered == [f"dlv_{name}" for name in names]

@@ -344,6 +344,7 @@ async def test_result_and_exit_in_one_batch_is_a_completed_turn(
         b.driver.runtime.finish(TurnStatus.completed)
         b.driver.runtime.exit(1)
         await b.handle.when_idle()
+        await wait_all_tasks_blocked()
         (end,) = b.journal.of(TurnEnd)
         assert isinstance(end, TurnEnd)
         assert end.outcome is TurnOutcome.completed
