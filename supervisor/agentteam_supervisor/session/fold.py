@@ -25,6 +25,7 @@ from agentteam_supervisor.session.state import (
     InFlight,
     Ledger,
     OpenTurn,
+    changed,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _spliced(ledger: Ledger, e: j.InboxSpliced) -> Ledger:
     if e.reason is j.SpliceReason.accepted:
         new = {i.delivery: _view(i) for i in e.added if i.delivery is not None}
         deliveries = _bounded({**deliveries, **new})
-    return evolve(
+    return changed(
         ledger,
         lanes=spliced(ledger.lanes, e.removed, e.added),
         position=max([ledger.position, *(i.position for i in e.added)]),
@@ -85,7 +86,7 @@ def _bounded(
 
 def _turn_start(ledger: Ledger, e: j.TurnStart) -> Ledger:
     turn = OpenTurn(number=e.turn, run_id=e.run_id, gen=e.gen)
-    return evolve(ledger, turn=turn, turns=e.turn)
+    return changed(ledger, turn=turn, turns=e.turn)
 
 
 def _step_start(ledger: Ledger, e: j.StepStart) -> Ledger:
@@ -99,7 +100,7 @@ def _step_end(ledger: Ledger, _: j.StepEnd) -> Ledger:
 def _in_turn(ledger: Ledger, **changes: Any) -> Ledger:
     if ledger.turn is None:
         return ledger
-    return evolve(ledger, turn=evolve(ledger.turn, **changes))
+    return changed(ledger, turn=changed(ledger.turn, **changes))
 
 
 def _user_message(ledger: Ledger, e: j.UserMessage) -> Ledger:
@@ -123,7 +124,7 @@ def _tool_result(ledger: Ledger, e: j.ToolResult) -> Ledger:
 
 
 def _turn_end(ledger: Ledger, _: j.TurnEnd) -> Ledger:
-    return evolve(ledger, turn=None)
+    return changed(ledger, turn=None)
 
 
 def _interrupt_requested(ledger: Ledger, e: j.InterruptRequested) -> Ledger:
@@ -133,15 +134,15 @@ def _interrupt_requested(ledger: Ledger, e: j.InterruptRequested) -> Ledger:
 
 
 def _held(ledger: Ledger, _: j.FenceHeld) -> Ledger:
-    return evolve(ledger, fence=Fence.hold)
+    return changed(ledger, fence=Fence.hold)
 
 
 def _reopened(ledger: Ledger, _: j.FenceReopened) -> Ledger:
-    return _in_turn(evolve(ledger, fence=Fence.open), cause=None)
+    return _in_turn(changed(ledger, fence=Fence.open), cause=None)
 
 
 def _fenced(ledger: Ledger, e: j.FenceClosed) -> Ledger:
-    return evolve(ledger, gen=e.opened, fence=Fence.open)
+    return changed(ledger, gen=e.opened, fence=Fence.open)
 
 
 def _asked(ledger: Ledger, e: j.ApprovalAsked) -> Ledger:
@@ -173,7 +174,7 @@ def _decided(ledger: Ledger, e: j.ApprovalDecided) -> Ledger:
 
 
 def _policy(ledger: Ledger, e: j.ApprovalPolicySet) -> Ledger:
-    return evolve(ledger, policy=e.policy)
+    return changed(ledger, policy=e.policy)
 
 
 def _delivery(ledger: Ledger, e: j.DeliveryChanged) -> Ledger:
@@ -181,7 +182,7 @@ def _delivery(ledger: Ledger, e: j.DeliveryChanged) -> Ledger:
     if view is None:
         return ledger
     view = evolve(view, state=e.state, attempt=e.attempt)
-    return evolve(ledger, deliveries={**ledger.deliveries, e.delivery: view})
+    return changed(ledger, deliveries={**ledger.deliveries, e.delivery: view})
 
 
 def _in_flight(ledger: Ledger, e: j.ItemsInFlight) -> Ledger:
@@ -191,29 +192,29 @@ def _in_flight(ledger: Ledger, e: j.ItemsInFlight) -> Ledger:
     for item in e.carried:
         if item in flights:
             flights[item] = evolve(flights[item], carried=True)
-    return evolve(ledger, in_flight=flights)
+    return changed(ledger, in_flight=flights)
 
 
 def _frontier(ledger: Ledger, e: j.FrontierMoved) -> Ledger:
     before = ledger.frontiers.get(e.target, Frontier())
     after = before.raised(e.floor or 0).saw(e.seqs)
-    return evolve(ledger, frontiers={**ledger.frontiers, e.target: after})
+    return changed(ledger, frontiers={**ledger.frontiers, e.target: after})
 
 
 def _process(ledger: Ledger, e: j.RunProcess) -> Ledger:
-    return evolve(ledger, inc=e.inc, alive=e.alive, identity=e.identity)
+    return changed(ledger, inc=e.inc, alive=e.alive, identity=e.identity)
 
 
 def _session(ledger: Ledger, e: j.RunSession) -> Ledger:
-    return evolve(ledger, resume=e.token or None)
+    return changed(ledger, resume=e.token or None)
 
 
 def _parked(ledger: Ledger, e: j.RunParked) -> Ledger:
-    return evolve(ledger, park=e.position)
+    return changed(ledger, park=e.position)
 
 
 def _problem(ledger: Ledger, e: j.RunProblem) -> Ledger:
-    return evolve(ledger, problem=e.diagnostic)
+    return changed(ledger, problem=e.diagnostic)
 
 
 def _send(ledger: Ledger, e: j.SendDecided) -> Ledger:
@@ -228,11 +229,11 @@ def _send(ledger: Ledger, e: j.SendDecided) -> Ledger:
 
 
 def _closed(ledger: Ledger, _: j.SessionClosed) -> Ledger:
-    return evolve(ledger, closed=True)
+    return changed(ledger, closed=True)
 
 
 def _epoch(ledger: Ledger, e: j.EpochBegun) -> Ledger:
-    return evolve(ledger, gen=e.gen, fence=Fence.open, alive=False)
+    return changed(ledger, gen=e.gen, fence=Fence.open, alive=False)
 
 
 def _same(ledger: Ledger, _: Any) -> Ledger:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from attrs import field, frozen
 
@@ -30,6 +31,24 @@ from agentteam_protocol.ids import (
 from agentteam_protocol.inbox import Item, Lane
 from agentteam_runtimes.driver import AskRef, CallRef, Capabilities, TurnRef
 
+T = TypeVar("T")
+
+
+def changed(state: T, **changes: Any) -> T:
+    """
+    Give a copy of a state with some fields changed.
+
+    Every event makes several, so this copies the fields as one dictionary: a sixth of
+    what `attrs.evolve` takes, and the reason why these classes have no slots.
+    """
+    copy: T = object.__new__(type(state))
+    fields = copy.__dict__
+    fields.update(state.__dict__)
+    if not changes.keys() <= fields.keys():
+        raise TypeError(f"{type(state).__name__} has not all of {', '.join(changes)}")
+    fields.update(changes)
+    return copy
+
 
 class Phase(enum.StrEnum):
     offline = "Offline"
@@ -50,7 +69,7 @@ class Fence(enum.StrEnum):
     fenced = "fenced"
 
 
-@frozen
+@frozen(slots=False)  # see `changed`
 class OpenTurn:
     """The turn that is open in the journal, and its open brackets."""
 
@@ -89,7 +108,7 @@ class DeliveryView:
     item: Item
 
 
-@frozen
+@frozen(slots=False)  # see `changed`
 class Ledger:
     agent: AgentId
     gen: Generation
@@ -214,7 +233,7 @@ class Chunk:
         return "".join(reversed(pieces))
 
 
-@frozen
+@frozen(slots=False)  # see `changed`
 class Live:
     phase: Phase = Phase.offline
     serial: int = 0  # for ids, unique within an epoch
@@ -264,7 +283,7 @@ class Ended:
     text: str
 
 
-@frozen
+@frozen(slots=False)  # see `changed`
 class Session:
     """What `step` takes and gives."""
 

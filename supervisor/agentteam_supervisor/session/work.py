@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from agentteam_protocol import journal as j
 from agentteam_protocol.ids import Generation, RunId
 from agentteam_runtimes.driver import Interrupt, Steer, TurnRef
@@ -18,6 +16,7 @@ from agentteam_supervisor.session.state import (
     OpenTurn,
     Phase,
     Session,
+    changed,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Work:
         self.effects: list[fx.Effect] = []
 
     def done(self) -> Session:
-        return evolve(self._session, ledger=self.ledger, live=self.live)
+        return changed(self._session, ledger=self.ledger, live=self.live)
 
     # --- changes -----------------------------------------------------------------
 
@@ -52,7 +51,7 @@ class Work:
         self.effects.extend(effects)
 
     def set(self, **changes: Any) -> None:
-        self.live = evolve(self.live, **changes)
+        self.live = changed(self.live, **changes)
 
     def reply(self, ref: int | None, value: Any = None, error: str = "") -> None:
         if ref is not None:
