@@ -7,6 +7,7 @@ turn, still open under HOLD, or diagnostic history (t28).
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, assert_never
 
 from agentteam_protocol import journal as j
@@ -22,6 +23,8 @@ from agentteam_supervisor.session.state import Chunk, Ended, OpenTurn, Phase
 from agentteam_supervisor.session.turns import end_later, name_turn, step_ended
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentteam_supervisor.session.work import Work
 
 # Late events of one turn are kept up to this number; a flood is no diagnostic.
@@ -54,6 +57,24 @@ def hear(w: Work, inc: int, e: d.RuntimeEvent) -> None:
             pass  # the actor turns it into `ProcessGone`, after the tree is gone
         case _:
             _of_turn(w, inc, e)
+
+
+def joined(events: Sequence[d.RuntimeEvent]) -> list[d.RuntimeEvent]:
+    """Join the pieces of text that came in one read: they are shown at once anyway."""
+    result: list[d.RuntimeEvent] = []
+    for _, group in groupby(events, key=_place):
+        pieces = list(group)
+        texts = [piece.text for piece in pieces if isinstance(piece, d.Output)]
+        if len(texts) > 1 and isinstance(first := pieces[0], d.Output):
+            result.append(d.Output(first.turn, "".join(texts)))
+        else:
+            result += pieces
+    return result
+
+
+def _place(event: d.RuntimeEvent) -> object:
+    """Pieces of one turn have the same place, everything else has its own."""
+    return event.turn if isinstance(event, d.Output) else event
 
 
 _OfTurn = (

@@ -73,7 +73,7 @@ from agentteam_supervisor.session import (
     settle,
     turns,
 )
-from agentteam_supervisor.session.heard import hear
+from agentteam_supervisor.session.heard import hear, joined
 from agentteam_supervisor.session.repair import closing_records
 from agentteam_supervisor.session.state import Phase, Session
 from agentteam_supervisor.session.work import Work
@@ -115,7 +115,7 @@ def _answer_idle_waiters(w: Work) -> None:
 
 
 def _from_runtime(w: Work, e: ev.FromRuntime) -> None:
-    for event in e.events:
+    for event in joined(e.events):
         if w.phase is not Phase.closed:
             hear(w, e.inc, event)
 
