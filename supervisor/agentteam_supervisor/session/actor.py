@@ -9,6 +9,7 @@ the machine wants and feed back what came of it.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ from agentteam_supervisor.session.events import (
     Event,
     FromRuntime,
     LeaseLost,
-    RuntimeReady,
 )
 from agentteam_supervisor.session.faults import diagnose_end
 from agentteam_supervisor.session.gate import DurableGate
@@ -80,7 +80,7 @@ class SessionActor:
         self._refs = count(1)
         self._callers: dict[int, Callable[[fx.Reply], None]] = {}
         self._nursery: trio.Nursery | None = None
-        self._early: list[tuple[Callable[..., Awaitable[Any]], tuple[Any, ...]]] = []
+        self._due: deque[Callable[[], Awaitable[Any]]] = deque()
         self._over = trio.Event()
         self._deadlines = Deadlines(self.limits, self.feed, self._busy)
         self._performer = Performer(ports, self.limits, self, self._deadlines)
@@ -129,10 +129,7 @@ class SessionActor:
         records = [e.event for e in effects if isinstance(e, fx.Record)]
         if isinstance(event, LeaseLost):
             self._reporting = False
-        if isinstance(event, RuntimeReady) and event.history_lost:
-            self._performer.lose_history()
         self._journal(before, records, effects)
-        self._performer.observe(records)
         self._performer.follow_run()
         for effect in effects:
             if effect.waits:
@@ -235,8 +232,8 @@ class SessionActor:
                 self._nursery = nursery
                 nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self._let_through)
-                for job, arguments in self._early:
-                    nursery.start_soon(job, *arguments)
+                for _ in self._due:
+                    nursery.start_soon(self._begin_next)
                 task_status.started()
                 await self._over.wait()
                 nursery.cancel_scope.cancel()
@@ -258,10 +255,14 @@ class SessionActor:
             self._fail(error)
 
     def spawn(self, job: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-        if self._nursery is None:
-            self._early.append((job, arguments))
-        else:
-            self._nursery.start_soon(job, *arguments)
+        """Run a job in a task of its own; jobs begin in the order they were given."""
+        self._due.append(partial(job, *arguments))
+        if self._nursery is not None:
+            self._nursery.start_soon(self._begin_next)
+
+    async def _begin_next(self) -> None:
+        # Tasks that are started together run in any order: each takes the next job.
+        await self._due.popleft()()
 
     def finish(self) -> None:
         self._over.set()

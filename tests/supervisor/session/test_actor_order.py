@@ -14,11 +14,14 @@ from tests.kit.session_bench import bench
 from trio.testing import wait_all_tasks_blocked
 
 from agentteam_protocol.approval import ApprovalOutcome
-from agentteam_runtimes.driver import Asked, AskRef, TurnStatus
+from agentteam_runtimes.driver import Asked, AskRef, CallRef, SendCalled, TurnStatus
 from agentteam_supervisor.approval.service import ApprovalService, wait_for_person
+from agentteam_supervisor.session.events import SendAnswered
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
+
+    from agentteam_supervisor.session.effects import JudgeSend
 
 TOSSES = 20
 
@@ -64,3 +67,28 @@ async def test_an_ask_is_answered_before_the_interrupt_leaves(
             await wait_all_tasks_blocked()
             runtime.surface()
             await wait_all_tasks_blocked()
+
+
+@pytest.mark.inv(11)
+async def test_visible_sends_that_become_durable_together_are_judged_in_order(
+    autojump_clock: MockClock,
+) -> None:
+    judged: list[str] = []
+
+    async def judge(send: JudgeSend) -> SendAnswered:
+        judged.append(send.text)
+        return SendAnswered(send.send, "forwarded", seq=len(judged), text="sent")
+
+    async with bench(judge=judge) as b:
+        await b.running()
+        turn = b.driver.runtime.turn
+        said = [f"say {number}" for number in range(3 * TOSSES)]
+        for toss in range(TOSSES):
+            b.journal.hold()
+            for text in said[3 * toss : 3 * toss + 3]:
+                send = SendCalled(turn, CallRef(text), "#plans", text)
+                b.driver.runtime.emit(send)
+            await wait_all_tasks_blocked()
+            b.journal.release()
+            await wait_all_tasks_blocked()
+    assert judged == said
