@@ -75,8 +75,11 @@ class TurnStart:
 
 @frozen
 class StepStart:
+    """`items` are the entries that it is submitted with, in their order."""
+
     turn: int
     step: int
+    items: tuple[ItemId, ...] = ()
 
 
 @frozen
@@ -235,9 +238,14 @@ class RunProcess:
 
 @frozen
 class RunSession:
-    """The runtime named its own session: what resume asks for."""
+    """
+    The runtime named its own session: what resume asks for.
+
+    `lost`: it is a new one, and the history of the one before is not available.
+    """
 
     token: str
+    lost: bool = False
 
 
 @frozen

@@ -45,7 +45,9 @@ def empty(agent: AgentId, epoch: int = 1) -> Ledger:
 
 def fold(ledger: Ledger, event: j.JournalEvent) -> Ledger:
     """Apply one event."""
-    return _RULES[type(event)](ledger, event)
+    after = _RULES[type(event)](ledger, event)
+    notes = after.notes.after(event)
+    return after if notes is after.notes else evolve(after, notes=notes)
 
 
 def _spliced(ledger: Ledger, e: j.InboxSpliced) -> Ledger:

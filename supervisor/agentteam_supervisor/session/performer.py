@@ -23,13 +23,12 @@ from agentteam_supervisor.session.events import (
     Settled,
     StartFailed,
     SteerFailed,
-    SubmitAccepted,
     SubmitFailed,
     Swept,
 )
 from agentteam_supervisor.session.incarnations import Incarnation
 from agentteam_supervisor.session.maintenance import Maintenance
-from agentteam_supervisor.session.prompt import HISTORY_LOST, Notes, compose
+from agentteam_supervisor.session.prompt import compose
 from agentteam_supervisor.session.runs import Run
 from agentteam_supervisor.session.services import Services
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from agentteam_protocol.ids import Generation
-    from agentteam_protocol.journal import JournalEvent
     from agentteam_supervisor.session.deadlines import Deadlines, Limits
     from agentteam_supervisor.session.ports import Ports
     from agentteam_supervisor.session.state import Session
@@ -74,15 +72,8 @@ class Performer:
         self._calls = Calls(self._feed, limits.request)
         self._services = Services(ports, limits, stage.feed)
         self._maintenance = Maintenance(ports.tasks, stage.feed)
-        self._notes = Notes()
-        self._told: dict[str, tuple[str, ...]] = {}
         self._incarnation: Incarnation | None = None
         self._run: Run | None = None
-
-    def observe(self, records: list[JournalEvent]) -> None:
-        """Follow what a step recorded: the lines that the next input owes the agent."""
-        for record in records:
-            self._notes = self._notes.after(record)
 
     def follow_run(self) -> None:
         """Open a turn scope for the run that is open now, end that of an older one."""
@@ -219,13 +210,11 @@ class Performer:
             return GONE
         if self._run is not None:
             incarnation.mark(self._run.id)
-        notes = self._notes.due if effect.items else ()
-        if not self._call(
-            effect.inc, self._calls.submit, effect, compose(effect.items, notes)
-        ):
-            return GONE
-        self._told[effect.batch] = notes
-        return None
+        notes = self._stage.session.ledger.notes.given
+        items = compose(effect.items, notes)
+        if self._call(effect.inc, self._calls.submit, effect, items):
+            return None
+        return GONE
 
     def _refuse(self, effect: fx.Submit, problem: str) -> None:
         """
@@ -314,15 +303,5 @@ class Performer:
         else:
             self._feed(self._services.stopped_read(effect))
 
-    # --- what comes back ----------------------------------------------------------------
-
     def _feed(self, event: Event) -> None:
-        if isinstance(event, SubmitAccepted):
-            self._notes = self._notes.told(self._told.pop(event.batch, ()))
-        elif isinstance(event, SubmitFailed):
-            self._told.pop(event.batch, None)
         self._stage.feed(event)
-
-    def lose_history(self) -> None:
-        """The next input says that the session's history is gone."""
-        self._notes = self._notes.owing(HISTORY_LOST)

@@ -57,7 +57,8 @@ def ready(w: Work, e: ev.RuntimeReady) -> None:
         w.record(j.RunProblem(None))
     if e.history_lost:
         notice = "history not available: the agent started a new session"
-        w.record(j.RunSession(w.live.named or ""), j.RunNotice(notice))
+        named = j.RunSession(w.live.named or "", lost=True)
+        w.record(named, j.RunNotice(notice))
         settle_rest(w, tuple(f.item for f in w.ledger.in_flight.values()))
     elif w.live.named is not None:
         name_session(w, w.live.named)

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
-from agentteam_protocol.journal import SendDecided, TurnEnd, TurnOutcome, TurnStart
+from agentteam_protocol.delivery import DeliveryState
+from agentteam_protocol.ids import ItemId
+from agentteam_protocol.journal import (
+    DeliveryChanged,
+    RunSession,
+    SendDecided,
+    StepStart,
+    TurnEnd,
+    TurnOutcome,
+    TurnStart,
+    UserMessage,
+)
 from agentteam_runtimes.driver import InputItem
 
 if TYPE_CHECKING:
@@ -32,31 +43,47 @@ class Notes:
     The lines that the next input owes the agent, folded from the journal.
 
     A cut turn's runtime only says "aborted", so the next turn is told which of its
-    sends are public.
+    sends are public. What was given counts as told once the entry that it stands above
+    is surfaced, or its turn has completed; until then it is given again.
     """
 
     due: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()  # of the turn that is open
+    given: tuple[str, ...] = ()  # with the last submission
+    above: ItemId | None = None
+    turn: int = 0  # of that submission
 
     def after(self, event: JournalEvent) -> Notes:
         match event:
             case TurnStart():
                 return evolve(self, sends=())
+            case StepStart(turn, _, (first, *_)):
+                return evolve(self, given=self.due, above=first, turn=turn)
+            case UserMessage(item=item) if item == self.above:
+                return self._told()
+            case DeliveryChanged(delivery, DeliveryState.surfaced) if (
+                str(delivery) == self.above  # such an entry bears its delivery's id
+            ):
+                return self._told()
+            case RunSession(lost=True):
+                return self.owing(HISTORY_LOST)
             case SendDecided(verdict="forwarded", auto_reply=False):
                 return evolve(self, sends=(*self.sends, _sent(event)))
             case SendDecided(verdict="held", auto_reply=True):
                 return self.owing(DRAFT_HELD)
             case TurnEnd(outcome=TurnOutcome.aborted | TurnOutcome.interrupted):
                 return evolve(self, due=(*self.due, *self.sends), sends=())
+            case TurnEnd(turn, TurnOutcome.completed) if turn == self.turn:
+                return self._told()
             case _:
                 return self
 
     def owing(self, line: str) -> Notes:
         return self if line in self.due else evolve(self, due=(*self.due, line))
 
-    def told(self, lines: tuple[str, ...]) -> Notes:
-        """Strike out what an accepted submission has said."""
-        return evolve(self, due=tuple(line for line in self.due if line not in lines))
+    def _told(self) -> Notes:
+        due = tuple(line for line in self.due if line not in self.given)
+        return evolve(self, due=due, given=(), above=None)
 
 
 def _sent(event: SendDecided) -> str:

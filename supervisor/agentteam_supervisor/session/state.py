@@ -30,6 +30,7 @@ from agentteam_protocol.ids import (
 )
 from agentteam_protocol.inbox import Item, Lane
 from agentteam_runtimes.driver import AskRef, CallRef, Capabilities, TurnRef
+from agentteam_supervisor.session.prompt import Notes
 
 T = TypeVar("T")
 
@@ -132,6 +133,7 @@ class Ledger:
     resume: str | None = None
     problem: Diagnostic | None = None
     closed: bool = False
+    notes: Notes = field(factory=Notes)
 
     @property
     def runnable(self) -> bool:

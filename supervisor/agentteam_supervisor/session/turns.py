@@ -180,7 +180,8 @@ def _submit(w: Work, batch: Pending) -> None:
     assert w.open_turn is not None
     turn = w.live.runtime_turn
     if turn is None or batch.items or batch.more:
-        w.record(j.StepStart(w.open_turn.number, w.open_turn.steps + 1))
+        number, step = w.open_turn.number, w.open_turn.steps + 1
+        w.record(j.StepStart(number, step, tuple(i.id for i in batch.items)))
     w.set(batch=evolve(batch, stage=BatchStage.submitting))
     w.do(fx.Submit(w.ledger.inc, w.gen, batch.id, batch.items, turn))
 

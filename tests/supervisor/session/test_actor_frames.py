@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -10,7 +11,7 @@ from tests.kit.session_bench import Bench, bench
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from agentteam_protocol.frames import DeliveryReceived, Frame, StatusReported
-from agentteam_protocol.ids import TargetId
+from agentteam_protocol.ids import AgentId, TargetId
 from agentteam_protocol.journal import DeliveryChanged, FrontierMoved, SendDecided
 from agentteam_runtimes.driver import (
     CallRef,
@@ -20,6 +21,9 @@ from agentteam_runtimes.driver import (
     TurnStatus,
 )
 from agentteam_supervisor.session.events import HistoryRead, Loaded, SendAnswered
+from agentteam_supervisor.session.fold import empty, fold
+from agentteam_supervisor.session.repair import repair
+from agentteam_supervisor.session.state import Session
 
 F = TypeVar("F", bound=Frame)
 
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
 
     from agentteam_protocol.journal import JournalEvent
     from agentteam_supervisor.session.effects import JudgeSend, ReadTarget
-    from agentteam_supervisor.session.state import Session
 
 
 def _status(session: Session, since: str | None) -> StatusReported:
@@ -202,6 +205,32 @@ async def test_verdict_on_a_send_that_left_before_the_cut_is_recorded(
         text = b.driver.runtime.batches[-1].items[0].text
         assert text.splitlines()[0].startswith("[note: before it was cut")
         assert text.endswith("\nbody of a2")
+
+
+async def test_what_the_next_input_owes_the_agent_outlives_a_restart(
+    autojump_clock: MockClock,
+) -> None:
+    async def judge(send: JudgeSend) -> SendAnswered:
+        return SendAnswered(send.send, "forwarded", seq=7)
+
+    async with bench(judge=judge) as b:
+        await b.running()
+        turn = b.driver.runtime.turn
+        b.driver.runtime.emit(SendCalled(turn, CallRef("c1"), "#plans", "hi"))
+        await wait_all_tasks_blocked()
+        log = list(b.journal.events)
+    for epoch, first in ((2, "[note: before it was cut"), (3, "body of a3")):
+        ledger = reduce(fold, log, empty(AgentId("agt_1")))
+        log += repair(ledger, epoch)
+        session = Session(reduce(fold, log, empty(AgentId("agt_1"))))
+        async with bench(session=session) as b:
+            b.deliver(f"a{epoch}")
+            await wait_all_tasks_blocked()
+            text = b.driver.runtime.batches[-1].items[0].text
+            assert text.startswith(first)
+            b.driver.runtime.surface()
+            await wait_all_tasks_blocked()
+            log += b.journal.events
 
 
 async def test_history_that_was_read_is_handed_over_and_seen(

@@ -6,11 +6,26 @@ from typing import Any
 
 import pytest
 
-from agentteam_protocol.delivery import Author, AuthorKind
-from agentteam_protocol.ids import Generation, ItemId, RunId, TargetId
+from agentteam_protocol.delivery import Author, AuthorKind, DeliveryState
+from agentteam_protocol.ids import DeliveryId, Generation, ItemId, RunId, TargetId
 from agentteam_protocol.inbox import Item, Lane
-from agentteam_protocol.journal import SendDecided, TurnEnd, TurnOutcome, TurnStart
-from agentteam_supervisor.session.prompt import DRAFT_HELD, Notes, compose
+from agentteam_protocol.journal import (
+    DeliveryChanged,
+    JournalEvent,
+    RunSession,
+    SendDecided,
+    StepStart,
+    TurnEnd,
+    TurnOutcome,
+    TurnStart,
+    UserMessage,
+)
+from agentteam_supervisor.session.prompt import (
+    DRAFT_HELD,
+    HISTORY_LOST,
+    Notes,
+    compose,
+)
 
 GEN = Generation(1, 1)
 START = TurnStart(1, RunId("run_1"), GEN)
@@ -73,7 +88,6 @@ def test_cut_turn_owes_the_next_one_its_public_sends() -> None:
     assert "first line" in line
     assert "\n" not in line
     assert len(line) < 200
-    assert notes.told(notes.due).due == ()
 
 
 def test_turn_that_completed_owes_nothing() -> None:
@@ -91,4 +105,48 @@ def test_held_draft_is_told_once() -> None:
     notes = Notes()
     for _ in range(2):
         notes = notes.after(_sent("held", auto_reply=True))
+    assert notes.due == (DRAFT_HELD,)
+
+
+ITEM = ItemId("dlv_1")
+GIVEN = (RunSession("new", lost=True), START, StepStart(1, 1, (ITEM, ItemId("b"))))
+SURFACED = DeliveryChanged(DeliveryId("dlv_1"), DeliveryState.surfaced)
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ((UserMessage(1, ITEM, "hello"),), True),
+        # A restart finds in the runtime's history that it was read.
+        ((TurnEnd(1, TurnOutcome.interrupted), SURFACED), True),
+        ((TurnEnd(1, TurnOutcome.completed),), True),
+        ((UserMessage(1, ItemId("steered"), "hello"),), False),
+        ((DeliveryChanged(DeliveryId("dlv_1"), DeliveryState.accepted),), False),
+        ((TurnEnd(1, TurnOutcome.aborted),), False),
+        # The next turn was given nothing.
+        (
+            (
+                TurnEnd(1, TurnOutcome.aborted),
+                TurnStart(2, RunId("run_2"), GEN),
+                TurnEnd(2, TurnOutcome.completed),
+            ),
+            False,
+        ),
+    ],
+)
+def test_what_was_given_is_owed_until_the_agent_has_it(
+    events: tuple[JournalEvent, ...], told: bool
+) -> None:
+    notes = Notes()
+    for event in (*GIVEN, *events):
+        notes = notes.after(event)
+    assert notes.due == (() if told else (HISTORY_LOST,))
+
+
+def test_what_came_after_the_submission_is_owed_to_the_next() -> None:
+    notes = Notes()
+    told = UserMessage(1, ITEM, "hello")
+    for event in (*GIVEN, _sent("held", auto_reply=True), told):
+        notes = notes.after(event)
+    assert notes.given == ()
     assert notes.due == (DRAFT_HELD,)
