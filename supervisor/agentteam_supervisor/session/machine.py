@@ -20,7 +20,7 @@ is a test of the same name in tests/supervisor/session/test_table*.py.
 | t11 | Running | step boundary | claim next_step, pre-step, next step; none: stop |
 | t12 | Running | turn done | settle, turn/end; runnable: next turn; else Idle |
 | t13 | Running | turn failed, or rejected | settle, turn/end, park |
-| t13a | Running | submit refused | not written: lane, attempt + 1; written: settle |
+| t13a | Running | submit refused | lane, attempt + 1; written: settle; mute: cut |
 | t13b | Running | silence limit | cut with cause silent, no park |
 | t14 | Running | cancel, Stop, urgent | HOLD, asks cancelled, interrupt; Converging |
 | t15 | any | Stop of another run, of none | stale_run, not_running; nothing changes |

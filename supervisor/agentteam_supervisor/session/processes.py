@@ -17,6 +17,7 @@ from agentteam_supervisor.session.cuts import (
     fail_ladder,
     settled,
     take_back_unsent,
+    terminate,
     without_process,
 )
 from agentteam_supervisor.session.repair import closing_records
@@ -198,6 +199,11 @@ def settle_answered(w: Work, e: ev.Settled) -> None:
     w.set(histories=max(0, w.live.histories - 1))
     if w.live.ended is None or w.live.histories:
         return  # the answer for a turn that did not wait for it
+    if w.live.cut is not None and w.live.cut.stage in (
+        Stage.terminating,
+        Stage.killing,
+    ):
+        return  # of a process that is being ended: the next one's history tells
     settle(w, e.items)
     settle_rest(w, tuple(i for i in open_items(w) if i.id not in w.live.steering))
     if not open_items(w):
@@ -226,7 +232,8 @@ def _after_settle(w: Work) -> None:
 def deadline_passed(w: Work, name: str) -> None:
     match name:
         case "settle" if w.live.ended is not None:
-            _after_settle(w)
+            if not _mute(w):
+                _after_settle(w)
         case "kill" if w.live.leaving:
             w.do(fx.Kill(w.ledger.inc))
         case "silence":
@@ -235,6 +242,22 @@ def deadline_passed(w: Work, name: str) -> None:
             _maintenance_overdue(w)
         case _:
             ladder_deadline(w, name)
+
+
+def _mute(w: Work) -> bool:
+    """
+    Cut a runtime that answered neither the submission nor what became of it.
+
+    It would swallow every later message as well; the next one's history tells whether
+    this one was read (t13a).
+    """
+    if w.phase is not Phase.running or w.live.runtime_turn is not None:
+        return False
+    if w.live.in_process or not open_items(w):
+        return False
+    cut(w, CutCause.silent)
+    terminate(w)
+    return True
 
 
 def _silent(w: Work) -> None:
