@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -14,6 +15,7 @@ from agentteam_protocol.frames import VERSION, Envelope, Hello, Refused
 from agentteam_supervisor.server import agents, frontiers, leases
 from agentteam_supervisor.server.connection import GOING_DOWN, Connection
 from agentteam_supervisor.server.problems import Problem
+from agentteam_supervisor.server.writer import StoreUnwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +73,10 @@ class Link:
             await connection.run(session)
         except WebSocketDisconnect:
             pass
+        except StoreUnwritable as exc:
+            LOG.error("daemon %s cannot be greeted: %s", hello.daemon, exc)
+            with suppress(WebSocketDisconnect):
+                await websocket.close(1011, "the store cannot be written; come back")
         finally:
             with trio.CancelScope(shield=True):
                 await self._leave(connection)
@@ -141,6 +147,9 @@ class Link:
             if self._current is connection:
                 self._current = None
                 await self._store.write(lambda tx: leases.part(tx, connection.daemon))
+        except StoreUnwritable as exc:
+            # Only what people see of it is stale, until the daemon is back.
+            LOG.error("the parting of a daemon was not stored: %s", exc)
         finally:
             connection.ended.set()
 

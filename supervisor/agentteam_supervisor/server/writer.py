@@ -30,6 +30,20 @@ class StoreUnwritable(AgentTeamError):
     """A commit failed (disk full, no permission): nothing of its group happened."""
 
 
+class _Undone(Exception):
+    """SQLite has rolled back the whole group, not only the job that failed."""
+
+
+def _insist_on_transaction(conn: Connection) -> None:
+    """
+    Raise when the transaction is gone, as after an I/O error or a full disk.
+
+    What ran before would be claimed and was undone, what came after would stand alone.
+    """
+    if not getattr(conn.connection.driver_connection, "in_transaction", True):
+        raise _Undone("it was rolled back after an error of the disk")
+
+
 @define(eq=False)
 class Job:
     """One transaction on its way; `result` is set before `done`."""
@@ -102,9 +116,10 @@ class Writer:
                     job.result = outcome.capture(
                         self._run, conn, job.work, touched, acts, queued
                     )
+                    _insist_on_transaction(conn)
                 points.before("store", acts)
             points.after("store", acts)
-        except SQLAlchemyError as exc:
+        except (SQLAlchemyError, _Undone) as exc:
             touched.clear()
             queued.clear()
             for job in group:

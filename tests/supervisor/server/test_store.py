@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
+import trio.testing
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, select
@@ -181,3 +184,82 @@ async def test_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StateUnusable):
         await _created(tmp_path / "file" / "s.db")
+
+
+@pytest.mark.req("R10", "R118")
+@pytest.mark.bug("B04")
+async def test_when_the_disk_undoes_a_group_none_of_it_is_claimed(
+    tmp_path: Path,
+) -> None:
+    """SQLite rolls back the whole transaction after an I/O error, savepoints and all."""
+    held = threading.Event()
+    results: dict[str, object] = {}
+
+    def hold(_: Tx) -> None:
+        held.wait(10)
+
+    def keep(key: str) -> Callable[[Tx], None]:
+        return lambda tx: tx.run(insert(schema.meta).values(key=key, value=key))
+
+    def undo(tx: Tx) -> None:
+        tx.conn.exec_driver_sql("ROLLBACK")
+        tx.conn.exec_driver_sql("SELECT * FROM of_a_disk_that_is_gone")
+
+    async with open_store(tmp_path / "s.db") as store:
+
+        async def write(name: str, work: Callable[[Tx], None]) -> None:
+            try:
+                results[name] = await store.write(work)
+            except StoreUnwritable as error:
+                results[name] = error
+
+        async with trio.open_nursery() as nursery:
+            for name, work in (("hold", hold), ("a", keep("a"))):
+                nursery.start_soon(write, name, work)
+                await trio.testing.wait_all_tasks_blocked()
+            for name, work in (("undo", undo), ("b", keep("b"))):
+                nursery.start_soon(write, name, work)
+                await trio.testing.wait_all_tasks_blocked()
+            held.set()
+        keys = await store.read(lambda tx: tx.all(select(schema.meta.c.key)))
+    kept = {row["key"] for row in keys}
+    claimed = {name for name in ("a", "b") if results[name] is None}
+    assert claimed == kept & {"a", "b"}
+    assert isinstance(results["undo"], StoreUnwritable)
+
+
+@pytest.mark.slow
+@pytest.mark.req("R10", "R118")
+@pytest.mark.bug("B04")
+async def test_what_was_claimed_while_the_disk_filled_up_is_there(
+    tmp_path: Path,
+) -> None:
+    """Many writers, and a disk that is full again and again."""
+    claimed: set[str] = set()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    path = tmp_path / "s.db"
+    async with open_store(path) as store:
+
+        async def write(name: str) -> None:
+            for n in range(20):
+                key = f"{name}-{n}"
+                row = insert(schema.meta).values(key=key, value="x" * 3000)
+                with contextlib.suppress(StoreUnwritable):
+                    await store.write(lambda tx, row=row: tx.run(row))
+                    claimed.add(key)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(16):
+                nursery.start_soon(write, f"w{number}")
+            try:
+                for _ in range(12):
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+                    await trio.sleep(0.003)
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+                    await trio.sleep(0.01)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    async with open_store(path) as store:
+        rows = await store.read(lambda tx: tx.all(select(schema.meta.c.key)))
+    assert claimed - {row["key"] for row in rows} == set()
+    assert len(claimed) < 16 * 20, "the disk was never full"
