@@ -147,12 +147,28 @@ async def test_every_way_of_not_answering_a_stop_ends_by_the_ladder(
         heard = await agent.heard()
         assert sorted(heard) == ["a long task", "later", "now"], (how, heard)
 
-    with trio.fail_after(45):
+    with trio.fail_after(70):
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(_replace_a_mute_one, product)
             for how, agent in agents.items():
                 nursery.start_soon(cut, how, agent)
     late = await agents["takes its time"].journal("fence/late")
     assert any("famous last words" in event["detail"] for event in late)
+
+
+async def _replace_a_mute_one(product: Product) -> None:
+    """It takes no word any more: its next message is read by its successor."""
+    agent = await product.agent([{"deaf": ["stdin"]}, ANSWER], [ANSWER])
+    await begin(agent)
+    await agent.idle()
+    delivery = await agent.deliver("next")
+    found = await until(
+        lambda: product.delivery(delivery), lambda d: d["evidence"], within=60
+    )
+    assert found["attempt"] == 2
+    await agent.idle()
+    assert await agent.heard() == ["a long task", "next"]
+    assert await agent.outcomes() == ["completed", "aborted", "completed"]
 
 
 async def _stopped(product: Product, agent: Agent) -> None:
