@@ -46,11 +46,13 @@ class Reporter:
 async def load(journal: Journal, agent: AgentId) -> Reporter:
     """Fold the agent's log; what cannot be read was set aside and is marked in it."""
     reporting = begin(agent)
-    after = 0
-    while entries := await journal.entries(agent, after, PAGE):
+    after, more = 0, True
+    while more:
+        entries = await journal.entries(agent, after, PAGE)
         for entry in entries:
             reporting, _ = report(reporting, entry.event, entry.at)
-        after = entries[-1].seq
+            after = entry.seq
+        more = len(entries) == PAGE
     return Reporter(reporting, journal.damaged(agent))
 
 

@@ -38,7 +38,7 @@ from agentteam_protocol.ids import (
     TargetId,
 )
 from agentteam_supervisor.session.fold import empty, fold
-from agentteam_supervisor.session.state import Fence, Ledger, Session
+from agentteam_supervisor.session.state import Fence, Ledger, Session, changed
 
 if TYPE_CHECKING:
     from agentteam_protocol.inbox import Item
@@ -61,7 +61,7 @@ class Urgent:
     told: Told
 
 
-@frozen
+@frozen(slots=False)  # see `changed`
 class Reporting:
     """What the next report has to know of the events before it."""
 
@@ -90,7 +90,7 @@ def report(
     rule = _RULES.get(type(event))
     if rule is not None:
         rule(report, event)
-    after = evolve(report.state, ledger=fold(report.state.ledger, event))
+    after = changed(report.state, ledger=fold(report.state.ledger, event))
     return after, report.frames
 
 
@@ -127,7 +127,7 @@ class _Report:
         return self.state.ledger
 
     def set(self, **changes: Any) -> None:
-        self.state = evolve(self.state, **changes)
+        self.state = changed(self.state, **changes)
 
     def line(
         self,
