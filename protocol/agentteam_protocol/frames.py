@@ -3,7 +3,7 @@ What server and daemon say to each other over their WebSocket, version 1.
 
 A WebSocket message is one `Envelope`. Numbered frames are at least once: they have a
 sequence number per direction, are kept until the peer's receipt (`ack`) and sent
-again after a reconnect. The others (handshake, queries, progress) are not repeated.
+again after a reconnect. The others (handshake, queries, live words) are not repeated.
 Every handler is idempotent by the identity in the frame.
 """
 
@@ -331,6 +331,19 @@ class Progressed:
 
 
 @frozen
+class AgentTroubled:
+    """
+    What keeps the agent's session down, until its next `StatusReported`.
+
+    Not numbered, since it is said when the daemon's log cannot take a numbered frame.
+    """
+
+    agent: AgentId
+    epoch: int
+    problem: Diagnostic
+
+
+@frozen
 class Query:
     """The server asks the daemon: `journal` (after, limit) or `history` (target)."""
 
@@ -395,6 +408,7 @@ Frame = (
     | SendRequested
     | SendAsked
     | Progressed
+    | AgentTroubled
     | Query
     | Answer
     | HistoryAsked
@@ -426,6 +440,7 @@ FRAME_KINDS: Mapping[type, str] = {
     SendRequested: "send:requested",
     SendAsked: "send:asked",
     Progressed: "run:progressed",
+    AgentTroubled: "agent:troubled",
     Query: "query",
     Answer: "answer",
     HistoryAsked: "history:asked",

@@ -117,7 +117,14 @@ class _Daemon:
         self._pacers = pacers
         self._refused: LinkRefused | None = None
         self._stop = trio.Event()
-        self._link = Link(url, self._journal, self._hello, self._handle, config.link)
+        self._link = Link(
+            url,
+            self._journal,
+            self._hello,
+            self._handle,
+            config.link,
+            self._standing,
+        )
         self._roster = Roster(
             self._journal,
             self._make_actor,
@@ -157,6 +164,9 @@ class _Daemon:
 
     def _handle(self, frame: Frame, done: Done) -> None:
         self._roster.handle(frame, done)
+
+    def _standing(self) -> list[Frame]:
+        return self._roster.troubles()
 
     def _make_actor(
         self, granted: AgentGranted, session: Session, reporter: Reporter

@@ -10,7 +10,7 @@ nothing, and repeats nothing but frames whose handlers know them again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
@@ -95,7 +95,8 @@ class Link:
     """
     `run` keeps the connection; the other methods may be called at any time.
 
-    `handle` gets the numbered frames of the server and its queries, in order.
+    `handle` gets the numbered frames of the server and its queries, in order;
+    `standing` gives what is said without a number at the start of each connection.
     """
 
     def __init__(
@@ -105,12 +106,14 @@ class Link:
         hello: Callable[[], Hello],
         handle: Handle,
         limits: LinkLimits | None = None,
+        standing: Callable[[], Iterable[Frame]] = tuple,
     ) -> None:
         self._url = url
         self._journal = journal
         self._hello = hello
         self._handle = handle
         self._limits = limits or LinkLimits()
+        self._standing = standing
         self._unnumbered = Unnumbered()
         self._sends: dict[SendId, _Waiting[SendAnswered]] = {}
         self._reads: dict[int, _Waiting[HistoryGiven]] = {}
@@ -246,6 +249,8 @@ class Link:
             for send, agent in self._to_ask.items():
                 self.send_live(SendAsked(send, agent))
             self._to_ask.clear()
+            for frame in self._standing():
+                self.send_live(frame)
             nursery.start_soon(self._write, socket)
             nursery.start_soon(self._beat, socket)
             try:

@@ -79,6 +79,11 @@ class Roster:
     def seat(self, agent: AgentId) -> Seat | None:
         return self._seats.get(agent)
 
+    def troubles(self) -> list[Frame]:
+        """List what keeps sessions down, for a server that may not have heard it."""
+        troubles = (seat.trouble for seat in self._seats.values())
+        return [trouble for trouble in troubles if trouble is not None]
+
     async def run(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -148,6 +153,7 @@ class Roster:
             self._journal,
             self._make_actor,
             self._intensity,
+            self._answer,
             self._loaded.pop(granted.agent, None),
         )
         self._seats[granted.agent] = new

@@ -23,6 +23,7 @@ from agentteam_protocol.errors import JournalUnwritable, QueueFull
 from agentteam_protocol.frames import (
     AgentControl,
     AgentGranted,
+    AgentTroubled,
     Frame,
     StatusReported,
 )
@@ -94,6 +95,7 @@ class Seat:
         journal: Journal,
         make_actor: MakeActor,
         intensity: Intensity,
+        tell: Callable[[Frame], None],
         loaded: Reporter | None = None,
     ) -> None:
         self.granted = granted
@@ -101,6 +103,7 @@ class Seat:
         self._journal = journal
         self._make_actor = make_actor
         self._intensity = intensity
+        self._tell_live = tell
         self._loaded = loaded
         self._waiting: deque[tuple[Frame, Done]] = deque()
         self._failures: tuple[float, ...] = ()
@@ -115,6 +118,13 @@ class Seat:
     @property
     def leaving(self) -> bool:
         return self._leaving is not None
+
+    @property
+    def trouble(self) -> AgentTroubled | None:
+        """What keeps the session down; the log may be unable to say it."""
+        if self._failure is None:
+            return None
+        return AgentTroubled(self.granted.agent, self.granted.epoch, self._failure)
 
     # --- input ---------------------------------------------------------------------
 
@@ -279,6 +289,8 @@ class Seat:
 
     async def _pause(self, failure: Diagnostic) -> None:
         _log.error("the session of %s failed: %s", self.granted.agent, failure.problem)
+        if self.trouble is not None:
+            self._tell_live(self.trouble)
         verdict = judge(self._failures, trio.current_time(), self._intensity)
         self._failures = verdict.failures
         wait = verdict.wait

@@ -17,6 +17,7 @@ from agentteam_protocol.errors import QueueFull, RemoteProtocolError
 from agentteam_protocol.frames import (
     NUMBERED,
     VERSION,
+    AgentTroubled,
     Answer,
     Envelope,
     FenceReported,
@@ -194,7 +195,7 @@ class Connection:
 
     async def _take(self, envelope: Envelope) -> None:
         fresh = self._fresh(envelope)
-        lasting = [f for f in fresh if type(f) in NUMBERED or isinstance(f, _SENDS)]
+        lasting = [f for f in fresh if type(f) in NUMBERED or isinstance(f, _KEPT)]
         last = self._last(envelope)
         points.before("server-receives", fresh)
         if lasting or envelope.ack > self._acknowledged:
@@ -270,7 +271,8 @@ class Connection:
         )
 
 
-_SENDS = (SendRequested, SendAsked)
+# Without numbers, yet each is applied at its place among those that have one.
+_KEPT = (SendRequested, SendAsked, AgentTroubled)
 
 
 def _payload(message: Mapping[str, Any]) -> bytes | str:

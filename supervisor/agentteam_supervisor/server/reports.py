@@ -13,6 +13,7 @@ from agentteam_protocol.codec import to_wire
 from agentteam_protocol.delivery import DeliveryState
 from agentteam_protocol.frames import (
     ActivityReported,
+    AgentTroubled,
     ApprovalReported,
     ControlReported,
     DeliveryReceived,
@@ -47,6 +48,7 @@ Report = (
     | ControlReported
     | ActivityReported
     | StatusReported
+    | AgentTroubled
     | FenceReported
     | FrontierReported
     | RunReported
@@ -69,6 +71,7 @@ def apply(tx: Tx, frame: Frame) -> None:
             | ControlReported()
             | ActivityReported()
             | StatusReported()
+            | AgentTroubled()
             | FenceReported()
             | FrontierReported()
             | RunReported()
@@ -91,6 +94,8 @@ def _report(tx: Tx, agent: Row, frame: Report) -> None:
             activities.record(tx, agent, frame)
         case StatusReported():
             _status(tx, agent, frame)
+        case AgentTroubled():
+            _trouble(tx, agent, frame)
         case FenceReported():
             frontiers.fence(tx, agent, frame.gen, Fencing(frame.fence))
         case FrontierReported():
@@ -142,3 +147,10 @@ def _status(tx: Tx, agent: Row, frame: StatusReported) -> None:
     if frame.epoch < agent["lease_epoch"]:
         return  # of a session that no longer is
     agents.set_status(tx, agent["id"], to_wire(frame))
+
+
+def _trouble(tx: Tx, agent: Row, frame: AgentTroubled) -> None:
+    """The last status stays, with this problem, until there is a new one."""
+    if frame.epoch >= agent["lease_epoch"]:
+        problem = to_wire(frame.problem)
+        agents.set_status(tx, agent["id"], {**agent["status"], "problem": problem})

@@ -240,10 +240,15 @@ async def test_a_log_that_is_not_writable_claims_nothing_and_grants_nothing(
             assert claimed["state"] == "queued"
             assert "it ran" not in await said(api)
             assert children() == []
+            # The log cannot tell people, so the link does.
+            agent = await api.agent_when(lambda a: a["problem"])
+            assert "the log is not writable" in agent["problem"]["problem"]
+            assert "disk" in agent["problem"]["whatToDo"]
         # The disk is mended, and nobody has to do anything.
         delivered = await api.delivered(urgent)
         assert delivered["state"] == "surfaced"
-        await api.agent_when(lambda a: a["status"] == "idle")
+        agent = await api.agent_when(lambda a: a["status"] == "idle")
+        assert agent["problem"] is None
         items = (await api.get("/api/agents/demo/activity"))["items"]
         assert [i for i in items if "log is not writable" in i["text"]]
         assert "it ran" not in await said(api)

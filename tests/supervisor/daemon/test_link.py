@@ -14,10 +14,11 @@ from attrs import define, field
 from tests.kit.link_server import LinkServer, open_link_server
 
 from agentteam_protocol.control import Resolution
-from agentteam_protocol.delivery import Author, AuthorKind, MessageRef
+from agentteam_protocol.delivery import Author, AuthorKind, Diagnostic, MessageRef
 from agentteam_protocol.frames import (
     VERSION,
     AgentResolve,
+    AgentTroubled,
     Answer,
     DeliveryReceived,
     Frame,
@@ -66,6 +67,7 @@ class Daemon:
     got: list[Frame] = field(factory=list[Frame])
     held: list[Callable[[], None]] = field(factory=list[Callable[[], None]])
     hold: bool = False
+    standing: list[Frame] = field(factory=list[Frame])
     news: trio.Event = field(factory=trio.Event)
     link: Link = field(init=False)
 
@@ -102,7 +104,12 @@ async def linked(
     async with open_journal(path / "journal.sqlite3") as journal:
         daemon = Daemon(journal)
         link = daemon.link = Link(
-            server.url, journal, daemon.hello, daemon.handle, limits
+            server.url,
+            journal,
+            daemon.hello,
+            daemon.handle,
+            limits,
+            lambda: daemon.standing,
         )
         async with trio.open_nursery() as nursery:
             with trio.fail_after(20):
@@ -383,6 +390,21 @@ async def test_a_query_is_handed_on_and_its_answer_has_no_number(
         daemon.link.send_live(Answer(5, True, {"events": []}))
         assert await server.until(1) == [Answer(5, True, {"events": []})]
         assert server.received == 0
+
+
+@pytest.mark.bug("B04")
+async def test_what_stands_is_said_again_on_each_connection(tmp_path: Path) -> None:
+    full = AgentTroubled(A, 1, Diagnostic("the log is not writable", "free space"))
+    async with open_link_server() as server, linked(tmp_path, server) as daemon:
+        await daemon.link.greeted()
+        daemon.standing.append(full)
+        await server.cut()
+        assert await server.until(1) == [full]
+        daemon.standing.clear()
+        await server.cut()
+        await server.greeted(3)
+        daemon.journal.append(A, [], [receipt(1)])
+        assert await server.until(2) == [full, receipt(1)]
 
 
 def test_pauses_grow_to_a_cap_and_a_lasting_connection_makes_them_short() -> None:

@@ -18,23 +18,26 @@ from trio_websocket import ConnectionClosed
 from agentteam_protocol.activity import ActivityKind
 from agentteam_protocol.codec import decode_envelope, encode_envelope
 from agentteam_protocol.control import ControlResult
-from agentteam_protocol.delivery import DeliveryState, InterruptPolicy
+from agentteam_protocol.delivery import DeliveryState, Diagnostic, InterruptPolicy
 from agentteam_protocol.frames import (
     ActivityReported,
     AgentControl,
     AgentDeliver,
     AgentGranted,
+    AgentTroubled,
     ControlReported,
     DeliveryReceived,
     Envelope,
+    FenceReported,
     HistoryAsked,
     HistoryGiven,
     SendAsked,
     SendJudged,
     SendRequested,
+    StatusReported,
     Welcome,
 )
-from agentteam_protocol.ids import AgentId, DaemonId, SendId
+from agentteam_protocol.ids import AgentId, DaemonId, Generation, SendId
 from agentteam_supervisor.server.link import REPLACING
 
 if TYPE_CHECKING:
@@ -398,3 +401,25 @@ async def test_server_going_down_says_so(tmp_path: Path) -> None:
                 nursery.start_soon(read)
                 server.stop()
         assert "1001" in str(reasons[0])
+
+
+@pytest.mark.bug("B04")
+async def test_trouble_without_a_number_is_shown_until_the_next_status(
+    server: RunningServer,
+) -> None:
+    full = Diagnostic("the log is not writable", "free space")
+    async with open_daemon(server.port, DaemonState()) as daemon:
+        agent = AgentId((await server.agent())["id"])
+        await daemon.take(AgentGranted)
+        up = StatusReported(agent, 1, False, "Idle", False)
+        await daemon.send(AgentTroubled(agent, 1, full))
+        shown = await server.until("/api/agents/ada", lambda a: a["problem"])
+        assert shown["problem"]["problem"] == full.problem
+        # Each at its place in one message, and none of a lease that is over.
+        await daemon.report(up, AgentTroubled(agent, 1, full))
+        assert (await server.get("/api/agents/ada"))["problem"]
+        await daemon.report(AgentTroubled(agent, 1, full), up)
+        assert (await server.get("/api/agents/ada"))["problem"] is None
+        old = AgentTroubled(agent, 0, full)
+        await daemon.report(old, FenceReported(agent, Generation(1, 1), "open"))
+        assert (await server.get("/api/agents/ada"))["problem"] is None
