@@ -7,9 +7,9 @@ Live state is their fold; an event says what happened, never what to do.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentteam_protocol.approval import (
     ApprovalOutcome,
@@ -28,9 +28,6 @@ from agentteam_protocol.ids import (
     TargetId,
 )
 from agentteam_protocol.inbox import Item
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class TurnOutcome(enum.StrEnum):
@@ -128,10 +125,13 @@ class StepEnd:
 
 @frozen
 class TurnEnd:
+    """`usage` is the runtime's own count, by its names; empty: it told none."""
+
     turn: int
     outcome: TurnOutcome
     cause: CutCause | None = None
     detail: str = ""
+    usage: Mapping[str, int] = field(factory=dict[str, int])
 
 
 @frozen

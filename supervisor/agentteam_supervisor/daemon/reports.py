@@ -245,6 +245,7 @@ def _turn_end(r: _Report, e: j.TurnEnd) -> None:
         outcome=e.outcome.value,
         cause=e.cause.value if e.cause else None,
         detail=e.detail,
+        usage=e.usage,
     )
     r.set(run=run)
     r.frames.append(run)

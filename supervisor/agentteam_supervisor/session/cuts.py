@@ -333,10 +333,11 @@ def converge(w: Work, *, gone: bool = False) -> None:
     turn, ended = w.open_turn, w.live.ended
     if turn is not None:
         detail = f"runtime: {ended.status}" if ended else ""
+        usage = ended.usage if ended else {}
         keep_prefix(w)
         w.record(
             *closing_records(turn),
-            j.TurnEnd(turn.number, j.TurnOutcome.aborted, turn.cause, detail),
+            j.TurnEnd(turn.number, j.TurnOutcome.aborted, turn.cause, detail, usage),
         )
     w.record(j.FenceClosed(w.gen, w.gen.next()))
     w.do(*(fx.ClearDeadline(name) for name in LADDER))

@@ -107,7 +107,7 @@ def _open(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
     match e:
         case d.TurnEnded():
             settle(w, e.items)
-            end_later(w, Ended(e.status, e.detail, e.text))
+            end_later(w, _ended(e))
         case d.StepEnded():
             step_ended(w, more=e.more)
         case d.Output():
@@ -136,11 +136,15 @@ def _held(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
     match e:
         case d.TurnEnded():
             settle(w, e.items)
-            turn_over(w, Ended(e.status, e.detail, e.text))
+            turn_over(w, _ended(e))
         case d.ToolEnded():
             _tool_ended(w, e, turn)
         case _:
             _late(w, inc, e)
+
+
+def _ended(e: d.TurnEnded) -> Ended:
+    return Ended(e.status, e.detail, e.text, e.usage)
 
 
 def _surfaced(w: Work, e: d.Surfaced) -> None:

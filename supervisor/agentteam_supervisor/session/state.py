@@ -283,6 +283,7 @@ class Ended:
     status: str
     detail: str
     text: str
+    usage: Mapping[str, int] = field(factory=dict[str, int])
 
 
 @frozen(slots=False)  # see `changed`

@@ -324,7 +324,9 @@ def end_turn(w: Work) -> None:
     withdraw_asks(w)
     w.record(
         *closing_records(turn),
-        j.TurnEnd(turn.number, _OUTCOMES[status], detail=ended.detail),
+        j.TurnEnd(
+            turn.number, _OUTCOMES[status], detail=ended.detail, usage=ended.usage
+        ),
     )
     # A submission that never reached the runtime is tried again, not parked (t13a).
     if status is TurnStatus.failed and w.live.runtime_turn is not None:

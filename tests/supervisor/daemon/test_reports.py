@@ -270,12 +270,17 @@ def test_a_run_is_told_when_it_opens_and_when_it_ends() -> None:
     events: list[j.JournalEvent] = [
         *STARTED,
         j.UserMessage(1, ItemId("i"), "x", U1),
-        j.TurnEnd(1, j.TurnOutcome.completed, detail="done"),
+        j.TurnEnd(1, j.TurnOutcome.completed, detail="done", usage={"tokens": 5}),
     ]
     runs = [f for f in play(events)[1] if isinstance(f, RunReported)]
     opened = RunReported(A, RUN, 1, G1, started_at=AT)
     closed = evolve(
-        opened, ended_at=AT, outcome="completed", detail="done", deliveries=(U1,)
+        opened,
+        ended_at=AT,
+        outcome="completed",
+        detail="done",
+        deliveries=(U1,),
+        usage={"tokens": 5},
     )
     assert runs == [opened, closed]
 
