@@ -177,7 +177,7 @@ def view(tx: Tx, agent: Row) -> dict[str, Any]:
         "autoReply": agent["auto_reply"],
         "options": shown_options(agent["options"]),
         "target": {"id": target["id"], "name": target["name"]},
-        "capabilities": status.get("capabilities") or _told(daemon, agent["runtime"]),
+        "capabilities": status.get("capabilities") or _declared(daemon, agent),
         "status": "running" if status["running"] else "idle",
         "detail": {"phase": status["phase"], "leaseEpoch": agent["lease_epoch"]},
         "currentRun": _run(tx, agent),
@@ -215,8 +215,15 @@ def _daemon(tx: Tx, daemon: str | None) -> Row | None:
     return tx.one(select(daemons).where(daemons.c.id == daemon))
 
 
-def _told(daemon: Row | None, runtime: str) -> dict[str, Any]:
-    return {} if daemon is None else dict(daemon["runtimes"].get(runtime, {}))
+def _declared(daemon: Row | None, agent: Row) -> dict[str, Any]:
+    """
+    Say what the daemon found of the runtime, until the agent's own session is up.
+
+    It looked without options: an agent that has some may mean another program.
+    """
+    if daemon is None or agent["options"]:
+        return {}
+    return dict(daemon["runtimes"].get(agent["runtime"], {}))
 
 
 def _check_runtime(tx: Tx, runtime: str) -> None:

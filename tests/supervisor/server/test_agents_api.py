@@ -79,6 +79,17 @@ async def test_runtime_that_the_daemon_does_not_have_is_refused(
         assert agent["capabilities"] == {"steer": "ack"}
 
 
+async def test_a_program_of_its_own_is_not_judged_by_that_of_the_machine(
+    server: RunningServer,
+) -> None:
+    missing = {"problem": "there is no program codex"}
+    async with open_daemon(server.port, DaemonState(runtimes={"codex": missing})):
+        plain = await server.agent("ada", runtime="codex")
+        own = await server.agent("eve", runtime="codex", options={"bin": "/own/codex"})
+        assert plain["capabilities"] == missing
+        assert own["capabilities"] == {}
+
+
 async def test_values_of_the_environment_are_not_shown(server: RunningServer) -> None:
     async with open_daemon(server.port) as daemon:
         agent = await server.agent("ada", options={"env": {"KEY": "secret"}})
