@@ -39,6 +39,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "查看 agent 的回合台账。",
     ),
     "doctor": ("doctor", "Check this machine.", "检查本机环境。"),
+    "chaos": (
+        "chaos",
+        "Break the product on purpose, and prove what holds.",
+        "故意制造故障，并证明哪些仍然成立。",
+    ),
 }
 
 EPILOG = """

@@ -1,0 +1,150 @@
+"""What people do meanwhile: send, mark urgent, stop, decide; and what they remember."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import trio
+from attrs import define, field
+
+from agentteam_supervisor.chaos.faults import Faults
+from agentteam_supervisor.chaos.live import Live
+from agentteam_supervisor.chaos.observations import Accepted
+from agentteam_supervisor.chaos.person import GaveUp, Person
+from agentteam_supervisor.chaos.scripts import AGENTS, is_blind
+
+if TYPE_CHECKING:
+    import random
+
+    from agentteam_supervisor.chaos.plan import Act
+
+URGENT = "interrupt_current_run"
+
+
+@define
+class Stopped:
+    """A Stop that was accepted, and when; `lost` is the lost time until then."""
+
+    agent: str
+    run: str
+    at: float
+    lost: float
+
+
+@define(eq=False)
+class Traffic:
+    """
+    `accepted` and `stops` are of this round; the ids of agents are those of the API.
+
+    An act that nobody answers is told and given up, and so claims nothing.
+    """
+
+    person: Person
+    live: Live
+    faults: Faults
+    tell: Callable[[str], None]
+    configs: Sequence[dict[str, Any]] = AGENTS
+    agents: list[str] = field(factory=list[str])
+    blind: set[str] = field(factory=set[str])
+    accepted: list[Accepted] = field(factory=list[Accepted])
+    stops: list[Stopped] = field(factory=list[Stopped])
+    messages: dict[str, list[str]] = field(factory=dict[str, list[str]])
+    activity_seen: dict[str, int] = field(factory=dict[str, int])
+    message_seen: dict[str, int] = field(factory=dict[str, int])
+    shown_seen: int = 0
+
+    async def make_agents(self) -> None:
+        for n, config in enumerate(self.configs):
+            body = {
+                "name": f"a{n}",
+                "runtime": "rehearsal",
+                "options": {"config": config},
+            }
+            _, made = await self.person.post("/api/agents", body)
+            self.agents.append(made["id"])
+            if is_blind(config):
+                self.blind.add(made["id"])
+
+    def forget_round(self) -> None:
+        """Begin a new round."""
+        self.accepted.clear()
+        self.stops.clear()
+        self.messages.clear()
+
+    async def act(self, act: Act) -> None:
+        agent = self.agents[act.agent]
+        try:
+            match act.what:
+                case "send":
+                    await self.send(agent, act.body)
+                case "urgent":
+                    message = await self.send(agent, act.body)
+                    await self.mark(agent, message)
+                case "again":
+                    await self._mark_older(agent)
+                case "stop":
+                    await self.stop(agent)
+                case "resume":
+                    await self.resume(agent)
+                case _:
+                    raise ValueError(act.what)
+        except GaveUp as exc:
+            self.tell(f"nobody answered: {exc}")
+
+    async def send(self, agent: str, body: str) -> str:
+        """Send a message; gives its id."""
+        path = f"/api/targets/@a{self.agents.index(agent)}/messages"
+        status, message = await self.person.post(path, {"body": body})
+        if status != 201:
+            raise GaveUp(f"{status}: {message}")
+        for delivery in message["deliveries"]:
+            self._accept(delivery)
+        self.messages.setdefault(agent, []).append(message["id"])
+        self.tell(f"sent {message['deliveries'][0]['id']}: {body[:100]}")
+        return str(message["id"])
+
+    async def mark(self, agent: str, message: str) -> None:
+        path = f"/api/messages/{message}/agent-delivery"
+        body = {"interruptPolicy": URGENT, "agentId": agent}
+        status, delivery = await self.person.post(path, body)
+        if status != 202:
+            raise GaveUp(f"{status}: {delivery}")
+        self._accept(delivery)
+        self.tell(f"urgent {delivery['id']}")
+
+    async def _mark_older(self, agent: str) -> None:
+        """Mark one that was sent before, perhaps marked and read before."""
+        if sent := self.messages.get(agent):
+            await self.mark(agent, sent[len(sent) // 2])
+
+    def _accept(self, delivery: dict[str, Any]) -> None:
+        urgent = delivery["interruptPolicy"] is not None
+        accepted = Accepted(
+            delivery["id"], delivery["messageId"], delivery["agentId"], urgent
+        )
+        if accepted not in self.accepted:
+            self.accepted.append(accepted)
+
+    async def stop(self, agent: str) -> None:
+        view = await self.person.get(f"/api/agents/{agent}")
+        if (run := view["currentRun"]) is None:
+            return
+        body = {"action": URGENT, "runId": run["id"]}
+        status, _ = await self.person.post(f"/api/agents/{agent}/control", body)
+        if status == 202:
+            now, lost = trio.current_time(), self.faults.lost_time
+            self.stops.append(Stopped(agent, run["id"], now, lost))
+            self.tell(f"stop {run['id']} of {agent}")
+
+    async def resume(self, agent: str) -> None:
+        path = f"/api/agents/{agent}/control"
+        await self.person.post(path, {"action": "resume"})
+
+    async def decide_all(self, rng: random.Random) -> None:
+        """Answer whatever the agents ask."""
+        answer = await self.person.get("/api/approvals", state="pending")
+        for approval in answer["approvals"]:
+            outcome = rng.choice(["allowed-once", "rejected"])
+            path = f"/api/approvals/{approval['id']}/decision"
+            await self.person.post(path, {"outcome": outcome})

@@ -1,0 +1,84 @@
+"""`agentteam chaos`: break the product on purpose, and prove what holds."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+import click
+
+from agentteam_supervisor.chaos.registry import PATH, POINTS
+from agentteam_supervisor.cli.failure import CommandFailed
+from agentteam_supervisor.cli.output import print_json, print_table
+from agentteam_supervisor.cli.reach import json_option
+from agentteam_supervisor.cli.speech import say
+
+
+@click.group(invoke_without_command=True)
+@click.option("--seed", type=int, help="Repeats a campaign; default: a new one.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3.0,
+    show_default=True,
+    help="How long faults are injected.",
+)
+@click.option("--faults", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--life", type=click.IntRange(min=0), default=0, help="Begin there.")
+@click.option("--keep", is_flag=True, help="Keep the state directories.")
+@json_option
+@click.pass_context
+def chaos(
+    ctx: click.Context,
+    seed: int | None,
+    minutes: float,
+    faults: int | None,
+    life: int,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """
+    Kill, stop and starve the product at random, and judge it from outside.
+
+    Runs services of its own in temporary directories; yours are left alone. The last
+    line is the proof; the exit code is 1 when something was found.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    import trio
+
+    from agentteam_supervisor.chaos.campaign import Campaign
+
+    seed = secrets.randbelow(10**9) if seed is None else seed
+    tell = partial(click.echo, err=True)
+    tell(f"seed {seed}")
+    campaign = Campaign(seed, tell, minutes, faults, life, keep)
+    proof = trio.run(campaign.run)
+    if as_json:
+        print_json(proof.as_json())
+    else:
+        click.echo(proof.line())
+    if not proof.ok:
+        raise CommandFailed(
+            say(
+                f"{len(proof.findings)} findings; the story is above",
+                f"发现 {len(proof.findings)} 处问题；经过见上",
+            )
+        )
+
+
+@chaos.command("list")
+@json_option
+def list_points(as_json: bool) -> None:
+    """List the crash points: AGENTTEAM_CRASH=POINT:before|after[:N]."""
+    if as_json:
+        points = [
+            {"point": name, "meaning": meaning, "urgentPath": name in PATH}
+            for name, meaning in POINTS.items()
+        ]
+        print_json({"points": points})
+        return
+    rows = [
+        (name, "*" if name in PATH else "", meaning) for name, meaning in POINTS.items()
+    ]
+    print_table((say("point", "位置"), say("path", "加急"), say("what", "含义")), rows)
