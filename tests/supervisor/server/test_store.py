@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import sqlite3
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,7 @@ from sqlalchemy import create_engine, func, insert, select
 from agentteam_supervisor.server import schema
 from agentteam_supervisor.server.store import (
     StateUnusable,
+    _upgrade,
     make_engine,
     open_store,
 )
@@ -147,13 +150,44 @@ async def test_name_of_the_store_is_minted_once(tmp_path: Path) -> None:
 
 
 async def test_migrations_make_the_tables_that_the_code_has(tmp_path: Path) -> None:
-    path = await _created(tmp_path / "s.db")
+    path = _migrated(tmp_path / "s.db")
     engine = create_engine(f"sqlite:///{path}")
     with engine.connect() as conn:
         context = MigrationContext.configure(conn)
         assert context.get_current_revision() == schema.HEAD
         assert compare_metadata(context, schema.METADATA) == []
     engine.dispose()
+
+
+async def test_a_new_store_is_what_the_migrations_make(tmp_path: Path) -> None:
+    created = await _created(tmp_path / "created.db")
+    assert _schema(created) == _schema(_migrated(tmp_path / "migrated.db"))
+
+
+def _migrated(path: Path) -> Path:
+    """Make a store by the migrations alone."""
+    engine = make_engine(path, "BEGIN IMMEDIATE")
+    with engine.begin() as conn:
+        _upgrade(conn, None)
+    engine.dispose()
+    return path
+
+
+def _schema(path: Path) -> dict[str, object]:
+    """Show the tables of a file with their indexes, as SQLite understands them."""
+    shown: dict[str, object] = {}
+    with closing(sqlite3.connect(path)) as db:
+        tables = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+        for name, sql in tables.fetchall():
+            columns = db.execute(f"PRAGMA table_xinfo('{name}')").fetchall()
+            found = db.execute(f"PRAGMA index_list('{name}')").fetchall()
+            indexes = sorted(
+                (unique, origin, db.execute(f"PRAGMA index_info('{i}')").fetchall())
+                for _, i, unique, origin, _ in found
+            )
+            shown[name] = (columns, indexes, "AUTOINCREMENT" in sql)
+        shown["revision"] = db.execute("SELECT * FROM alembic_version").fetchall()
+    return shown
 
 
 async def test_state_of_a_newer_version_is_refused_with_what_to_do(
