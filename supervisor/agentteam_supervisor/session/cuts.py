@@ -14,6 +14,7 @@ from attrs import evolve
 
 from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome
+from agentteam_protocol.control import CutCause
 from agentteam_protocol.delivery import DeliveryState, Diagnostic
 from agentteam_protocol.inbox import Lane
 from agentteam_runtimes.driver import TurnStatus
@@ -37,7 +38,6 @@ from agentteam_supervisor.session.turns import (
 )
 
 if TYPE_CHECKING:
-    from agentteam_protocol.control import CutCause
     from agentteam_protocol.ids import DeliveryId
     from agentteam_runtimes.driver import Survivor, TurnRef
     from agentteam_supervisor.session.work import Work
@@ -252,6 +252,8 @@ def _reopen(w: Work, current: Cut) -> None:
     w.park(current.park_before)
     w.do(*(fx.ClearDeadline(name) for name in LADDER))
     w.set(cut=None, phase=current.phase_before, ladder_failed=True)
+    if w.live.runtime_turn is not None:
+        w.do(fx.SetDeadline("silence"))  # it may have passed unheeded meanwhile
     batch = w.live.batch
     if batch is not None and batch.stage is BatchStage.pre_step:
         go_on(w, more=batch.more)  # the runtime waits at its boundary
@@ -344,7 +346,9 @@ def converge(w: Work, *, gone: bool = False) -> None:
     forget_turn(w)
     w.set(cut=None)
     if gone:
-        without_process(w)
+        # Our own kill is no failure, but one of a mute runtime is its own.
+        silent = turn is not None and turn.cause is CutCause.silent
+        without_process(w, paced=silent)
     else:
         proceed(w)
 

@@ -26,7 +26,7 @@ def mute() -> Drive:
     return drive
 
 
-@pytest.mark.bug("B02", "B05")
+@pytest.mark.bug("B02", "B05", "B11")
 @pytest.mark.inv(13)
 def test_t13a_a_mute_runtime_is_ended_and_the_next_one_reads_the_message() -> None:
     drive = mute()
@@ -35,6 +35,8 @@ def test_t13a_a_mute_runtime_is_ended_and_the_next_one_reads_the_message() -> No
     drive.feed(ev.Settled(drive.inc, {}))  # its history, given up as it dies
     assert state_of(drive, "dlv_x") is DeliveryState.queued
     drive.die(-15)
+    # So a message that mutes its runtime each time ends with the restart budget.
+    assert [o.paced for o in drive.wanted(fx.OpenRuntime)] == [True]
     drive.settle()
     assert submitted(drive)[-1] == ["dlv_x"]
     assert state_of(drive, "dlv_x") is DeliveryState.surfaced
