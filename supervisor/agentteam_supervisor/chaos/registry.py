@@ -33,7 +33,7 @@ STAGES: dict[str, tuple[str, str, str]] = {
         "the session takes its step: after, its records are queued, not yet durable",
         "delivered interrupt-taken turn-ended swept pre-step-decided submit-accepted"
         " turn-started surfaced",
-        "asked ask-closed deadline-passed dismissed dispose-requested exited"
+        "asked deadline-passed dismissed dispose-requested"
         " history-read idle-awaited interrupt-failed loaded maintenance-ended"
         " maintenance-requested noticed output process-gone read-called"
         " resume-requested runtime-ready said send-answered send-called sent"
@@ -93,6 +93,8 @@ NO_POINTS = frozenset(
         "effect/clear-deadline",
         "effect/record",
         "effect/set-deadline",
+        "event/ask-closed",
+        "event/exited",
         "event/kill-failed",
         "event/lease-lost",
         "event/policy-chosen",
