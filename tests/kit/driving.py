@@ -256,7 +256,7 @@ class Drive:
             case fx.ReadTarget(call, gen):
                 self.feed(ev.HistoryRead(call, gen, None, (), "nothing", error=True))
             case fx.Maintain():
-                self.feed(ev.MaintenanceEnded("done"))
+                self.feed(ev.MaintenanceEnded("done", id=effect.id))
             case _:
                 pass  # a denial, an answer: nothing comes back
 

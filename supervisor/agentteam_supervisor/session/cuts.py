@@ -335,7 +335,7 @@ def converge(w: Work, *, gone: bool = False) -> None:
     turn, ended = w.open_turn, w.live.ended
     if turn is not None:
         detail = f"runtime: {ended.status}" if ended else ""
-        usage = ended.usage if ended else {}
+        usage = ended.usage if ended else dict[str, int]()
         keep_prefix(w)
         w.record(
             *closing_records(turn),

@@ -236,16 +236,18 @@ class Progress:
 
 @frozen
 class Maintain:
-    """Run a maintenance task; answered by `MaintenanceEnded`."""
+    """Run a maintenance task; answered by `MaintenanceEnded` with this id."""
 
     waits: ClassVar[bool] = False
     inc: int
     task: str
+    id: str
 
 
 @frozen
 class AbortMaintenance:
     waits: ClassVar[bool] = False
+    id: str
 
 
 @frozen

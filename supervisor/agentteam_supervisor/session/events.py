@@ -290,8 +290,11 @@ class HistoryRead:
 
 @frozen
 class MaintenanceEnded:
+    """`id` as in `Maintain`: an old task may end while a new one runs."""
+
     value: str = ""
     problem: str = ""
+    id: str = ""
 
 
 Event = (

@@ -135,8 +135,12 @@ def dismissed(w: Work, e: ev.Dismissed) -> None:
         w.change(
             evolve(view.item, attempt=view.attempt), DeliveryState.cancelled, withdrawn
         )
+    elif view.item.id in w.ledger.in_flight:
+        # Its state stays; who withdrew it must hear that it will be read all the same.
+        w.change(evolve(view.item, attempt=view.attempt), view.state, note=TOO_LATE)
 
 
+TOO_LATE = "too late to withdraw: the agent's runtime has it already"
 _DISMISSABLE = (DeliveryState.unknown, DeliveryState.failed, DeliveryState.blocked)
 
 
@@ -203,8 +207,9 @@ def maintain(w: Work, e: ev.MaintenanceRequested) -> None:
     if w.phase is not Phase.idle or w.ledger.runnable or w.live.closing is not None:
         w.reply(e.ref, error="not_idle: maintenance starts only when the agent is idle")
         return
-    w.set(phase=Phase.maintenance, maintenance=Maintenance(e.ref))
-    w.do(fx.Maintain(w.ledger.inc, e.task))
+    begun = Maintenance(e.ref, w.serial("mnt"))
+    w.set(phase=Phase.maintenance, maintenance=begun)
+    w.do(fx.Maintain(w.ledger.inc, e.task, begun.id))
 
 
 def abort_maintenance(w: Work) -> None:
@@ -213,7 +218,7 @@ def abort_maintenance(w: Work) -> None:
         return
     if not maintenance.aborted:
         w.set(maintenance=evolve(maintenance, aborted=True))
-        w.do(fx.AbortMaintenance())
+        w.do(fx.AbortMaintenance(maintenance.id))
     w.do(fx.SetDeadline("maintenance"))
 
 

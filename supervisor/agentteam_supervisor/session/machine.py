@@ -193,9 +193,10 @@ def _lease_lost(w: Work, _: ev.LeaseLost) -> None:
 
 
 def _maintenance_ended(w: Work, e: ev.MaintenanceEnded) -> None:
-    if w.live.maintenance is None:
+    ended = w.live.maintenance
+    if ended is None or ended.id != e.id:
         return
-    w.reply(w.live.maintenance.ref, value=e.value, error=e.problem)
+    w.reply(ended.ref, value=e.value, error=e.problem)
     w.set(maintenance=None)
     w.do(fx.ClearDeadline("maintenance"))
     turns.proceed(w)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from agentteam_runtimes.driver import Runtime
+    from agentteam_supervisor.session.effects import Maintain
 
 ABORTED = "aborted"
 
@@ -25,35 +26,35 @@ class Maintenance:
     ) -> None:
         self._tasks = tasks
         self._feed = feed
-        self._scope: trio.CancelScope | None = None
-        self._aborted = False
+        # By the task's id; one that is aborted before its first step finds it here.
+        self._scopes: dict[str, trio.CancelScope] = {}
 
-    def is_host_task(self, task: str) -> bool:
-        return task in self._tasks
+    def is_host_task(self, order: Maintain) -> bool:
+        return order.task in self._tasks
 
-    def refuse(self, problem: str) -> None:
-        self._feed(MaintenanceEnded(problem=problem))
+    def refuse(self, order: Maintain, problem: str) -> None:
+        self._feed(MaintenanceEnded(problem=problem, id=order.id))
 
-    def abort(self) -> None:
-        self._aborted = True
-        if self._scope is not None:
-            self._scope.cancel()
+    def abort(self, id: str) -> None:
+        self._scope(id).cancel()
 
-    async def run(self, task: str, runtime: Runtime) -> None:
-        await self._run(lambda: runtime.maintain(task))
+    async def run(self, order: Maintain, runtime: Runtime) -> None:
+        await self._run(order.id, lambda: runtime.maintain(order.task))
 
-    async def run_host_task(self, task: str) -> None:
-        await self._run(self._tasks[task])
+    async def run_host_task(self, order: Maintain) -> None:
+        await self._run(order.id, self._tasks[order.task])
 
-    async def _run(self, job: Callable[[], Awaitable[Any]]) -> None:
-        ended = MaintenanceEnded(problem=ABORTED)
-        with trio.CancelScope() as scope:
-            self._scope = scope
-            if self._aborted:
-                scope.cancel()
-            try:
-                ended = MaintenanceEnded(value=await job())
-            except RuntimeFailure as error:
-                ended = MaintenanceEnded(problem=str(error))
-        self._scope, self._aborted = None, False
+    async def _run(self, id: str, job: Callable[[], Awaitable[Any]]) -> None:
+        ended = MaintenanceEnded(problem=ABORTED, id=id)
+        try:
+            with self._scope(id):
+                try:
+                    ended = MaintenanceEnded(value=await job(), id=id)
+                except RuntimeFailure as error:
+                    ended = MaintenanceEnded(problem=str(error), id=id)
+        finally:
+            del self._scopes[id]
         self._feed(ended)
+
+    def _scope(self, id: str) -> trio.CancelScope:
+        return self._scopes.setdefault(id, trio.CancelScope())

@@ -168,13 +168,13 @@ class Performer:
             case fx.Settle(inc):
                 if not self._call(inc, self._calls.settle, effect):
                     self._feed(Settled(inc, {}))
-            case fx.Maintain(inc, task):
-                if self._maintenance.is_host_task(task):
-                    self._stage.spawn(self._maintenance.run_host_task, task)
-                elif not self._call(inc, self._maintenance.run, task):
-                    self._maintenance.refuse(GONE)
-            case fx.AbortMaintenance():
-                self._maintenance.abort()
+            case fx.Maintain(inc):
+                if self._maintenance.is_host_task(effect):
+                    self._stage.spawn(self._maintenance.run_host_task, effect)
+                elif not self._call(inc, self._maintenance.run, effect):
+                    self._maintenance.refuse(effect, GONE)
+            case fx.AbortMaintenance(id):
+                self._maintenance.abort(id)
 
     def _sweep(self, effect: fx.Sweep) -> None:
         """End what was born since the run's first submission; nothing was, without one."""

@@ -12,6 +12,7 @@ from agentteam_runtimes.driver import TurnStatus
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.cuts import (
     converge,
+    current_inc,
     cut,
     deadline_passed as ladder_deadline,
     fail_ladder,
@@ -235,7 +236,7 @@ def deadline_passed(w: Work, name: str) -> None:
             if not _mute(w):
                 _after_settle(w)
         case "kill" if w.live.leaving:
-            w.do(fx.Kill(w.ledger.inc))
+            w.do(fx.Kill(current_inc(w)))
         case "silence":
             _silent(w)
         case "maintenance":

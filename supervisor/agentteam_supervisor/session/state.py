@@ -273,6 +273,7 @@ class Live:
 @frozen
 class Maintenance:
     ref: int | None  # None: nobody waits for its value
+    id: str
     aborted: bool = False
 
 

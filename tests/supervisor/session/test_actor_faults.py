@@ -265,6 +265,21 @@ async def test_lost_lease_ends_the_tree_and_reports_nothing_more(
         assert b.actor.failure is None
 
 
+async def test_lost_lease_ends_the_process_that_is_starting(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        b.driver.gates.hold("open")
+        b.deliver("a1")
+        await wait_all_tasks_blocked()
+        assert b.session.live.phase is Phase.starting
+        b.actor.feed(LeaseLost())
+        await wait_all_tasks_blocked()
+        assert b.actor.ended
+        assert b.driver.closed == 1
+        assert b.actor.failure is None
+
+
 async def test_submit_that_wrote_nothing_is_tried_again_and_then_given_up(
     autojump_clock: MockClock,
 ) -> None:

@@ -514,6 +514,53 @@ def test_maintenance_whose_process_cannot_be_killed_fails_the_urgent() -> None:
     assert drive.phase is Phase.maintenance
 
 
+@pytest.mark.inv(28)
+def test_an_old_task_that_ends_late_does_not_end_the_maintenance_after_it() -> None:
+    drive = idle()
+    drive.feed(ev.MaintenanceRequested("compact", 1))
+    (old,) = drive.wanted(fx.Maintain)
+    drive.owed.clear()
+    drive.die()
+    drive.send(followup("x"))
+    drive.settle()
+    drive.feed(ev.MaintenanceRequested("compact", 2))
+    (new,) = drive.wanted(fx.Maintain)
+    drive.feed(ev.MaintenanceEnded("late", id=old.id))
+    assert drive.phase is Phase.maintenance
+    assert 2 not in drive.replies
+    drive.feed(ev.MaintenanceEnded("done", id=new.id))
+    assert drive.replies[2][0].value == "done"
+    assert drive.session.quiescent
+
+
+@pytest.mark.bug("B31")
+def test_a_run_that_could_not_be_stopped_is_watched_for_silence_again() -> None:
+    drive = running()
+    drive.pass_deadline("silence")
+    for _ in range(20):
+        if drive.phase is not Phase.converging:
+            break
+        for effect in tuple(drive.owed):
+            drive.perform(effect, Manner(deaf=True, killable=False))
+        if drive.armed and drive.phase is Phase.converging:
+            drive.pass_deadline(next(iter(drive.armed)))
+    assert drive.phase is Phase.running
+    assert drive.records(j.FenceReopened)
+    assert "silence" in drive.armed
+
+
+def test_a_process_that_will_not_start_or_end_is_killed_by_its_own_number() -> None:
+    drive = idle()
+    drive.deliver(ordinary("x", 1))
+    drive.answer_all()
+    drive.die()
+    assert (drive.phase, drive.session.ledger.turn) == (Phase.recovering, None)
+    drive.feed(ev.ShutdownRequested(1))
+    (first,) = drive.wanted(fx.Kill)
+    drive.pass_deadline("kill")
+    assert {e.inc for e in drive.wanted(fx.Kill)} == {first.inc}
+
+
 def test_a_lost_lease_during_a_start_kills_what_starts() -> None:
     drive = starting()
     drive.feed(ev.LeaseLost())

@@ -82,8 +82,9 @@ def test_t32_cancel_aborts_maintenance_and_clears_the_lanes() -> None:
 def test_t33_after_maintenance_what_waits_runs(problem: str) -> None:
     drive = maintaining()
     drive.send(followup("x"))
+    (task,) = drive.wanted(fx.Maintain)
     drive.owed.clear()
-    drive.feed(ev.MaintenanceEnded("v", problem))
+    drive.feed(ev.MaintenanceEnded("v", problem, task.id))
     assert drive.replies[900][0].error == problem
     drive.answer_all()
     assert submitted(drive)[-1] == ["x"]
