@@ -15,7 +15,7 @@ from attrs import evolve
 
 from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome
-from agentteam_protocol.delivery import TERMINAL, DeliveryState
+from agentteam_protocol.delivery import TERMINAL, AuthorKind, DeliveryState
 from agentteam_protocol.frontier import Frontier
 from agentteam_protocol.ids import AgentId, DeliveryId, Generation, TargetId
 from agentteam_supervisor.session.pending import spliced
@@ -107,9 +107,18 @@ def _in_turn(ledger: Ledger, **changes: Any) -> Ledger:
 
 def _user_message(ledger: Ledger, e: j.UserMessage) -> Ledger:
     view = ledger.deliveries.get(e.delivery) if e.delivery else None
-    if view is None or view.target is None:
+    if view is None or view.target is None or _by_agent(view.item):
         return ledger
     return _in_turn(ledger, target=view.target)
+
+
+def _by_agent(item: Item) -> bool:
+    """
+    Tell whether another agent asked: its turn owes nobody an automatic reply.
+
+    Else two agents of one target would answer each other for ever.
+    """
+    return item.author is not None and item.author.kind is AuthorKind.agent
 
 
 def _tool_call(ledger: Ledger, e: j.ToolCall) -> Ledger:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import define, field
 
-from agentteam_protocol.errors import RuntimeExited, RuntimeFailure
+from agentteam_protocol.errors import RuntimeExited, RuntimeFailure, RuntimeRefused
 from agentteam_protocol.ids import RunId
 from agentteam_runtimes.driver import (
     Exited,
@@ -103,6 +103,9 @@ class Incarnation:
             failure = error
         except BaseExceptionGroup as group:
             failure = only_failure(group)
+        except Exception as error:
+            # A driver is somebody's code: its fault is told, and ends no session.
+            failure = RuntimeRefused(f"a fault of its driver: {error!r}")
         self.over.set()
         self._report_end(failure)
 

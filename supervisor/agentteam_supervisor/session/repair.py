@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 ABORTED_BEFORE_DISPATCH = "ABORTED_BEFORE_DISPATCH"
 TOOL_OUTCOME_UNKNOWN = "TOOL_OUTCOME_UNKNOWN"
 
+_CUT_OFF = j.RunNotice(
+    "this run was cut off when its supervisor ended, and is not run again; send the "
+    "message again if its answer is missing"
+)
+
 
 def repair(ledger: Ledger, epoch: int, damaged: int = 0) -> list[j.JournalEvent]:
     """
@@ -38,6 +43,8 @@ def repair(ledger: Ledger, epoch: int, damaged: int = 0) -> list[j.JournalEvent]
     if ledger.turn is not None:
         records += closing_records(ledger.turn)
         records.append(j.TurnEnd(ledger.turn.number, j.TurnOutcome.interrupted))
+        if ledger.turn.steps:
+            records.append(_CUT_OFF)
     if ledger.alive:
         records.append(j.RunProcess(ledger.inc, alive=False, detail="supervisor died"))
     records.append(j.EpochBegun(Generation(epoch, 1), damaged))

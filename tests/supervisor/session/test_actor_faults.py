@@ -303,3 +303,17 @@ async def test_submit_that_never_answers_is_settled_not_waited_for(
         assert b.state(one) is DeliveryState.unknown
         ends = [e for e in b.journal.events if isinstance(e, TurnEnd)]
         assert [e.outcome for e in ends] == [TurnOutcome.error]
+
+
+async def test_fault_of_a_driver_at_the_start_is_a_problem_and_ends_no_session(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        b.driver.gates.fail("open", ValueError("embedded null byte"))
+        one = b.deliver("a1")
+        await wait_all_tasks_blocked()
+        problem = b.actor.session.ledger.problem
+        assert problem is not None
+        assert "embedded null byte" in problem.problem
+        assert not b.actor.ended
+        assert b.state(one) is DeliveryState.queued

@@ -15,7 +15,12 @@ from agentteam_protocol.approval import (
     ApprovalRequest,
 )
 from agentteam_protocol.control import CutCause
-from agentteam_protocol.delivery import DeliveryState, Diagnostic
+from agentteam_protocol.delivery import (
+    Author,
+    AuthorKind,
+    DeliveryState,
+    Diagnostic,
+)
 from agentteam_protocol.ids import (
     ApprovalId,
     DeliveryId,
@@ -186,6 +191,15 @@ def test_a_turn_remembers_where_it_was_asked() -> None:
     host = folded(START, j.UserMessage(1, ItemId("f"), "b"))
     assert host.turn is not None
     assert host.turn.target is None
+
+
+def test_a_turn_that_another_agent_asked_for_owes_no_automatic_reply() -> None:
+    by_agent = evolve(ordinary("x", 1), author=Author(AuthorKind.agent, "a2"))
+    asked = j.InboxSpliced(j.SpliceReason.accepted, added=(by_agent,))
+    told = j.UserMessage(1, ItemId("dlv_x"), "b", DeliveryId("dlv_x"))
+    ledger = folded(asked, START, told)
+    assert ledger.turn is not None
+    assert ledger.turn.target is None
 
 
 @pytest.mark.req("R118")

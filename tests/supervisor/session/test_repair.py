@@ -35,6 +35,7 @@ def test_an_open_turn_is_balanced_and_ended_as_interrupted() -> None:
         "tool/result",
         "step/end",
         "turn/end",
+        "run/notice",
         "run/process",
         "run/epoch",
     ]
