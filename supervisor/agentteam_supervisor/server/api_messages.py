@@ -130,12 +130,14 @@ async def get_delivery(request: Request) -> Response:
 
 
 async def resolve_delivery(request: Request) -> Response:
+    """202: only the daemon knows whether a withdrawal came in time; it will say."""
     fields = await read_body(request, "as")
     resolution = fields.choice("as", Resolution, "unknown_resolution", None)
     ref = request.path_params["delivery"]
 
     def resolve(tx: Tx) -> Reply:
         row = resolutions.resolve(tx, deliveries.find(tx, ref), resolution)
-        return Reply(200, deliveries.view(row))
+        asked = resolution is Resolution.dismiss and row["state"] == "queued"
+        return Reply(202 if asked else 200, deliveries.view(row))
 
     return await commit(request, fields, resolve)

@@ -163,6 +163,26 @@ def test_resolve_says_redeliver_or_dismiss(api: ApiServer, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "note", "said", "code"),
+    [
+        ("cancelled", "", "dlv_1 cancelled", ExitCode.ok),
+        ("queued", "too late to withdraw: it has it", "too late", ExitCode.failed),
+        ("surfaced", "", "too late", ExitCode.failed),
+    ],
+)
+def test_a_withdrawal_waits_for_the_daemon_to_say_whether_it_came_in_time(
+    api: ApiServer, run: Run, state: str, note: str, said: str, code: ExitCode
+) -> None:
+    asked = {"id": "dlv_1", "state": "queued", "history": [{"state": "queued"}]}
+    api.answer("POST /api/deliveries/dlv_1/resolve", asked, status=202)
+    entry = {"state": state, "note": note}
+    told = {**asked, "state": state, "history": [{"state": "queued"}, entry]}
+    api.answer("GET /api/deliveries/dlv_1", asked, told)
+    result = run("resolve", "dlv_1", "--as", "dismiss", "--url", api.url)
+    assert (said in result.output, result.exit_code) == (True, code)
+
+
+@pytest.mark.parametrize(
     ("flag", "outcome"), [([], "allowed-once"), (["--reject"], "rejected")]
 )
 def test_approve_allows_once_or_rejects(

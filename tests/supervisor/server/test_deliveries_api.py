@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from attrs import evolve
 from tests.kit.daemon_peer import DaemonPeer, open_daemon
 
 from agentteam_protocol.delivery import DeliveryState, Evidence
@@ -222,7 +223,7 @@ async def test_dismissal_of_a_queued_delivery_waits_for_the_daemon(
         await server.say("@ada", "one")
         frame = await daemon.deliver()
         path = f"/api/deliveries/{frame.delivery}/resolve"
-        assert (await server.post(path, {"as": "dismiss"}, 200))["state"] == "queued"
+        assert (await server.post(path, {"as": "dismiss"}, 202))["state"] == "queued"
         assert (await daemon.take(AgentResolve)).delivery == frame.delivery
         await daemon.report(daemon.moved(frame, DeliveryState.cancelled))
         assert (await server.delivery(frame.delivery))["state"] == "cancelled"
@@ -230,6 +231,21 @@ async def test_dismissal_of_a_queued_delivery_waits_for_the_daemon(
         assert (await server.post(path, {"as": "forget"}, 422))[
             "type"
         ] == "unknown_resolution"
+
+
+async def test_a_dismissal_that_came_too_late_stands_in_the_history(
+    server: RunningServer,
+) -> None:
+    async with open_daemon(server.port) as daemon:
+        await server.agent()
+        await server.say("@ada", "one")
+        frame = await daemon.deliver()
+        path = f"/api/deliveries/{frame.delivery}/resolve"
+        await server.post(path, {"as": "dismiss"}, 202)
+        late = evolve(daemon.moved(frame, DeliveryState.queued), note="too late")
+        await daemon.report(late)
+        shown = await server.delivery(frame.delivery)
+        assert (shown["state"], shown["history"][-1]["note"]) == ("queued", "too late")
 
 
 async def test_dismissal_of_a_failure_is_final(server: RunningServer) -> None:

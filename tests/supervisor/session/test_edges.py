@@ -136,6 +136,16 @@ def test_a_person_withdraws_what_waits_or_went_nowhere() -> None:
     assert state_of(other, "dlv_x") is DeliveryState.cancelled
 
 
+def test_a_withdrawal_that_comes_too_late_says_so() -> None:
+    drive = running()
+    drive.deliver(ordinary("x", 1))
+    before = state_of(drive, "dlv_x")
+    drive.feed(ev.Dismissed(DeliveryId("dlv_x")))
+    last = drive.log[-1]
+    assert isinstance(last, j.DeliveryChanged)
+    assert (last.state, last.note[:8]) == (before, "too late")
+
+
 def test_a_turn_whose_input_was_withdrawn_before_the_start_ends_unused() -> None:
     drive = Drive()
     drive.deliver(ordinary("x", 1))
