@@ -8,13 +8,12 @@ cut a write in half. What it says later is not asked for any more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
 from attrs import define
 
-from agentteam_protocol.errors import RuntimeFailure
+from agentteam_protocol.errors import RuntimeExited, RuntimeFailure
 from agentteam_runtimes.driver import (
     Batch,
     InterruptRefused,
@@ -137,14 +136,23 @@ class Calls:
             self._notice(effect.inc, "tool result not taken", error)
 
     async def settle(self, effect: fx.Settle, runtime: Runtime) -> None:
-        """An unread history decides nothing, and is an answer as well."""
+        """
+        An unread history decides nothing, and is an answer as well.
+
+        That of a process which has just ended is none: its end is told next, and the
+        history of the one that resumes its session can tell.
+        """
         answer = _Answer(self.feed)
         keys = {item.key: item.id for item in effect.items}
 
         async def call() -> None:
             outcomes: Mapping[ItemId, ItemOutcome] = {}
-            with suppress(RuntimeFailure):
+            try:
                 outcomes = await runtime.history(keys)
+            except RuntimeExited:
+                return
+            except RuntimeFailure:
+                pass
             answer.give(Settled(effect.inc, outcomes))
 
         unread = Settled(effect.inc, {})

@@ -166,8 +166,9 @@ class Performer:
             case fx.Sweep():
                 self._sweep(effect)
             case fx.Settle(inc):
-                if not self._call(inc, self._calls.settle, effect):
-                    self._feed(Settled(inc, {}))
+                asked = self._call(inc, self._calls.settle, effect)
+                if not asked and self._current(inc) is None:
+                    self._feed(Settled(inc, {}))  # else its end is told next
             case fx.Maintain(inc):
                 if self._maintenance.is_host_task(effect):
                     self._stage.spawn(self._maintenance.run_host_task, effect)

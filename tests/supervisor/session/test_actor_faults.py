@@ -18,8 +18,16 @@ from agentteam_protocol.errors import (
     RuntimeExited,
     UnexpectedEvent,
 )
+from agentteam_protocol.ids import ItemId
 from agentteam_protocol.journal import FenceLate, TurnEnd, TurnOutcome
-from agentteam_runtimes.driver import Asked, AskRef, Output, SubmitRefused, Surfaced
+from agentteam_runtimes.driver import (
+    Asked,
+    AskRef,
+    ItemOutcome,
+    Output,
+    SubmitRefused,
+    Surfaced,
+)
 from agentteam_supervisor.approval.service import ApprovalService, wait_for_person
 from agentteam_supervisor.session.actor import AskRefused
 from agentteam_supervisor.session.events import (
@@ -317,3 +325,33 @@ async def test_fault_of_a_driver_at_the_start_is_a_problem_and_ends_no_session(
         assert "embedded null byte" in problem.problem
         assert not b.actor.ended
         assert b.state(one) is DeliveryState.queued
+
+
+@pytest.mark.bug("B02", "B36")
+@pytest.mark.inv(12, 13)
+async def test_what_a_dying_runtime_was_given_is_asked_of_its_resumed_session(
+    autojump_clock: MockClock,
+) -> None:
+    """Its end is noticed by a call first: that alone makes nothing unknown."""
+    async with bench() as b:
+        await b.running()
+        b.driver.runtime.finish()
+        await wait_all_tasks_blocked()
+        gates = b.driver.gates
+        gates.fail("start_turn", RuntimeExited(None, ""))
+        gates.fail("history", RuntimeExited(None, ""))
+        given = b.deliver("a2")
+        await wait_all_tasks_blocked()
+        assert DeliveryState.unknown not in b.states(given)
+        gates.hold("history")
+        b.driver.runtime.exit(None)
+        await trio.sleep(5)  # the pause after a death
+        assert len(b.driver.runtimes) == 2
+        await wait_all_tasks_blocked()
+        b.driver.runtime.outcomes[ItemId("dlv_a2")] = ItemOutcome.dropped
+        gates.let("history")
+        await wait_all_tasks_blocked()
+        b.driver.runtime.surface()
+        await wait_all_tasks_blocked()
+        assert b.state(given) is DeliveryState.surfaced
+        assert DeliveryState.unknown not in b.states(given)
