@@ -345,10 +345,10 @@ async def test_what_a_dying_runtime_was_given_is_asked_of_its_resumed_session(
         assert DeliveryState.unknown not in b.states(given)
         gates.hold("history")
         b.driver.runtime.exit(None)
-        await trio.sleep(5)  # the pause after a death
+        await trio.sleep(1)  # the pause after a death
         assert len(b.driver.runtimes) == 2
         await wait_all_tasks_blocked()
-        b.driver.runtime.outcomes[ItemId("dlv_a2")] = ItemOutcome.dropped
+        b.driver.runtime.outcomes = {ItemId("dlv_a2"): ItemOutcome.dropped}
         gates.let("history")
         await wait_all_tasks_blocked()
         b.driver.runtime.surface()
