@@ -32,7 +32,7 @@ from agentteam_protocol.frames import (
 )
 from agentteam_supervisor.chaos import points
 from agentteam_supervisor.server import history, leases, outbox, reports
-from agentteam_supervisor.server.freshness import Fence, Fencing
+from agentteam_supervisor.server.freshness import Fence, Fencing, fencing
 from agentteam_supervisor.server.pulse import Pulse
 from agentteam_supervisor.server.writer import StoreUnwritable
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 LIVE = 1000
+REASON = 120  # bytes; a close frame holds three more
 GOING_DOWN = (1001, "the server is going down")
 
 
@@ -183,7 +184,8 @@ class Connection:
                 await self._take(decode_envelope(_payload(message)))
         except RemoteProtocolError as exc:
             LOG.warning("daemon %s broke the protocol: %s", self.daemon, exc)
-            self.close(1002, "not a valid frame")
+            words = f"not a valid frame: {exc}".encode()[:REASON]
+            self.close(1002, words.decode(errors="ignore"))
             return
         except StoreUnwritable as exc:
             LOG.error("reports of daemon %s were not stored: %s", self.daemon, exc)
@@ -239,7 +241,7 @@ class Connection:
         match frame:
             case FenceReported():
                 fence = self._fences.get(frame.agent, Fence())
-                state = Fencing(frame.fence)
+                state = fencing(frame.fence)
                 self._fences[frame.agent] = fence.reported(frame.gen, state)
             case Progressed():
                 self._progress(frame)

@@ -16,6 +16,7 @@ import enum
 
 from attrs import frozen
 
+from agentteam_protocol.errors import RemoteProtocolError
 from agentteam_protocol.ids import Generation
 
 # Sequences seen ahead of the first gap. What does not fit is forgotten: its message
@@ -53,6 +54,15 @@ class Fencing(enum.StrEnum):
     open = "open"
     hold = "hold"
     fenced = "fenced"
+
+
+def fencing(word: str) -> Fencing:
+    """Read a daemon's word; raises `RemoteProtocolError` for one that we do not know."""
+    try:
+        return Fencing(word)
+    except ValueError:
+        known = ", ".join(Fencing)
+        raise RemoteProtocolError(f"a fence is one of {known}, not {word!r}") from None
 
 
 @frozen

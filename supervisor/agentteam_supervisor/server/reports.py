@@ -37,7 +37,7 @@ from agentteam_supervisor.server import (
     runs,
     sends,
 )
-from agentteam_supervisor.server.freshness import Fencing
+from agentteam_supervisor.server.freshness import fencing
 from agentteam_supervisor.server.lifecycle import moves
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _report(tx: Tx, agent: Row, frame: Report) -> None:
         case AgentTroubled():
             _trouble(tx, agent, frame)
         case FenceReported():
-            frontiers.fence(tx, agent, frame.gen, Fencing(frame.fence))
+            frontiers.fence(tx, agent, frame.gen, fencing(frame.fence))
         case FrontierReported():
             frontiers.advance(tx, agent["id"], frame.target, *frame.seqs)
         case RunReported():

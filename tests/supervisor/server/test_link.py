@@ -403,6 +403,26 @@ async def test_server_going_down_says_so(tmp_path: Path) -> None:
         assert "1001" in str(reasons[0])
 
 
+async def test_fence_that_the_server_does_not_know_is_refused_in_words(
+    server: RunningServer,
+) -> None:
+    state = DaemonState()
+    async with open_daemon(server.port, state) as daemon:
+        agent = AgentId((await server.agent())["id"])
+        await daemon.take(AgentGranted)
+        await daemon.send(FenceReported(agent, Generation(1, 1), "ajar"))
+        with trio.fail_after(5):
+            await daemon.closed.wait()
+        reason = daemon.websocket.closed
+        assert reason is not None
+        assert reason.code == 1002
+        assert "fence" in str(reason.reason)
+    state.unacknowledged.clear()
+    state.sent = 0
+    async with open_daemon(server.port, state) as daemon:
+        await daemon.report(FenceReported(agent, Generation(1, 1), "hold"))
+
+
 @pytest.mark.bug("B04")
 async def test_trouble_without_a_number_is_shown_until_the_next_status(
     server: RunningServer,
