@@ -22,7 +22,7 @@ from agentteam_supervisor.server import (
 )
 from agentteam_supervisor.server.freshness import Fencing
 from agentteam_supervisor.server.options import shown_options
-from agentteam_supervisor.server.problems import conflict, invalid, unknown
+from agentteam_supervisor.server.problems import invalid, unknown
 from agentteam_supervisor.server.schema import agents, daemons
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def living(tx: Tx, after: int = 0, limit: int | None = None) -> Sequence[Row]:
 def create(tx: Tx, settings: Settings) -> Row:
     """Make an agent and its direct target `@name`, and grant it to the daemon."""
     _check_runtime(tx, settings.runtime)
-    _check_free(tx, settings.name)
+    targets.check_free(tx, settings.name)
     agent = AgentId(mint("agt"))
     target = targets.create(tx, f"@{settings.name}", direct=True)
     daemon = outbox.holder(tx)
@@ -103,7 +103,7 @@ def change(tx: Tx, agent: Row, values: dict[str, Any]) -> Row:
     """Change settings; the daemon hears of them under the same epoch."""
     name = values.get("name")
     if name is not None and name != agent["name"]:
-        _check_free(tx, name)
+        targets.check_free(tx, name)
         targets.rename(tx, agent["target_id"], f"@{name}")
     if values:
         tx.run(update(agents).where(agents.c.id == agent["id"]).values(values))
@@ -233,12 +233,6 @@ def _check_runtime(tx: Tx, runtime: str) -> None:
         names = ", ".join(sorted(known))
         detail = f"the daemon has no runtime {runtime!r}; it has: {names}"
         raise invalid("unknown_runtime", detail, known=sorted(known))
-
-
-def _check_free(tx: Tx, name: str) -> None:
-    if get(tx, name) is not None:
-        detail = f"there is an agent {name!r} already; choose another name"
-        raise conflict("name_taken", detail)
 
 
 def _changed(tx: Tx, agent: AgentId) -> Row:

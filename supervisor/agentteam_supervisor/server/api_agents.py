@@ -18,7 +18,7 @@ from agentteam_supervisor.server.commands import (
 )
 from agentteam_supervisor.server.idempotency import Reply
 from agentteam_supervisor.server.interventions import check_intervention
-from agentteam_supervisor.server.options import check_options
+from agentteam_supervisor.server.options import check_options, check_workdir
 from agentteam_supervisor.server.problems import conflict, invalid
 
 if TYPE_CHECKING:
@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 _SETTINGS = ("name", "runtime", "workdir", "model", "approvalPolicy", "autoReply")
 
 
+_CHANGEABLE = (*(name for name in _SETTINGS if name != "runtime"), "options")
+
+
 async def create_agent(request: Request) -> Response:
     fields = await read_body(request, *_SETTINGS, "options")
     settings = agents.Settings(
         name=targets.check_name(fields.text("name")),
-        runtime=fields.text("runtime"),
-        workdir=fields.optional("workdir"),
-        model=fields.optional("model"),
+        runtime=fields.line("runtime"),
+        workdir=check_workdir(fields.plain("workdir")),
+        model=fields.plain("model"),
         approval_policy=_policy(fields, ApprovalPolicy.ask),
         auto_reply=fields.flag("autoReply", True),
         options=check_options(fields.mapping("options")),
@@ -65,13 +68,17 @@ async def get_agent(request: Request) -> Response:
 
 
 async def change_agent(request: Request) -> Response:
-    fields = await read_body(request, "name", "model", "approvalPolicy", "autoReply")
+    fields = await read_body(request, *_CHANGEABLE)
     ref = request.path_params["agent"]
     values: dict[str, Any] = {}
     if "name" in fields:
         values["name"] = targets.check_name(fields.text("name"))
     if "model" in fields.data:
-        values["model"] = fields.optional("model")
+        values["model"] = fields.plain("model")
+    if "workdir" in fields.data:
+        values["workdir"] = check_workdir(fields.plain("workdir"))
+    if "options" in fields.data:
+        values["options"] = check_options(fields.mapping("options"))
     if "approvalPolicy" in fields:
         values["approval_policy"] = _policy(fields, None)
     if "autoReply" in fields:
@@ -99,7 +106,7 @@ async def control_agent(request: Request) -> Response:
     fields = await read_body(request, "action", "runId", "who")
     ref = request.path_params["agent"]
     action = fields.choice("action", ControlAction, "unknown_action", None)
-    who = fields.text("who", "user")
+    who = fields.line("who", "user")
     stopping = action is ControlAction.interrupt_current_run
     run = RunId(_run_id(fields)) if stopping else None
 

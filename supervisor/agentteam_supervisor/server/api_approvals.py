@@ -42,7 +42,7 @@ async def decide_approval(request: Request) -> Response:
     if outcome not in DECISIONS:
         detail = f"'outcome' must be one of: {', '.join(DECISIONS)}"
         raise invalid("unknown_outcome", detail)
-    ref, who = request.path_params["approval"], fields.text("who", "user")
+    ref, who = request.path_params["approval"], fields.line("who", "user")
 
     def decide(tx: Tx) -> Reply:
         row = approvals.decide(tx, ref, outcome, who)

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from agentteam_supervisor.server.transaction import Tx
 
-MAX_AUTHOR = 64
-
 
 async def create_target(request: Request) -> Response:
     fields = await read_body(request, "name", "agents")
@@ -44,6 +42,7 @@ async def create_target(request: Request) -> Response:
 
     def create(tx: Tx) -> Reply:
         members = {a["id"]: a for a in (agents.find(tx, ref) for ref in refs)}
+        targets.check_free(tx, name)
         target = targets.create(tx, name)
         for member in members:
             targets.join(tx, target, member)
@@ -72,9 +71,7 @@ async def post_message(request: Request) -> Response:
         raise invalid("policy_not_allowed", detail)
     ref = request.path_params["target"]
     body = fields.text("body")
-    author = Author(AuthorKind.user, fields.text("author", "user"))
-    if len(author.name) > MAX_AUTHOR:
-        raise invalid("invalid_field", f"'author' has at most {MAX_AUTHOR} characters")
+    author = Author(AuthorKind.user, fields.line("author", "user"))
 
     def post(tx: Tx) -> Reply:
         return Reply(201, messages.post(tx, targets.find(tx, ref), body, author))

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="enum.StrEnum")
 MAX_LIMIT = 1000
 MAX_WAIT = 60.0
+# The name of an author, as people read it.
+MAX_LINE = 100
+# Deeper than anybody means it, and less than what the encoder can write again.
+MAX_DEPTH = 64
 
 
 async def read_body(request: Request, *known: str) -> Fields:
@@ -30,7 +34,27 @@ async def read_body(request: Request, *known: str) -> Fields:
         raise Problem(400, "malformed_json", "the body must be a JSON object")
     fields = Fields(cast("dict[str, Any]", data))
     fields.only(*known)
+    _check_depth(data)
     return fields
+
+
+def _check_depth(data: Any) -> None:
+    level: list[Any] = [data]
+    for _ in range(MAX_DEPTH):
+        level = [child for value in level for child in _children(value)]
+        if not level:
+            return
+    raise invalid("too_deep", f"the body is nested more than {MAX_DEPTH} levels deep")
+
+
+def _children(value: Any) -> list[Any]:
+    match value:
+        case dict():
+            return list(cast("dict[str, Any]", value).values())
+        case list():
+            return list(cast("list[Any]", value))
+        case _:
+            return []
 
 
 class Fields:
@@ -59,6 +83,20 @@ class Fields:
 
     def optional(self, name: str) -> str | None:
         return self.text(name) if name in self else None
+
+    def line(self, name: str, default: str | None = None) -> str:
+        """Read one line that people see: a newline in it would forge another line."""
+        text = self.text(name, default)
+        if not text.isprintable() or not text.strip() or len(text) > MAX_LINE:
+            raise _wrong(name, f"one line of at most {MAX_LINE} printable characters")
+        return text
+
+    def plain(self, name: str) -> str | None:
+        """Read a setting that goes to a process: it cannot hold a NUL."""
+        value = self.optional(name)
+        if value is not None and "\0" in value:
+            raise _wrong(name, "a string without NUL characters")
+        return value
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.data.get(name)

@@ -153,6 +153,9 @@ SCHEMAS: dict[str, Any] = {
     ),
 }
 
+_OPTIONS = _object(
+    bin=_TEXT, env=_OBJECT, home=_TEXT, config=_OBJECT, args=_list(_TEXT)
+)
 _NEW_AGENT = _object(
     "name runtime",
     name=_TEXT,
@@ -161,15 +164,15 @@ _NEW_AGENT = _object(
     model=_TEXT,
     approvalPolicy={"enum": ["ask", "never"]},
     autoReply=_FLAG,
-    options=_object(
-        bin=_TEXT, env=_OBJECT, home=_TEXT, config=_OBJECT, args=_list(_TEXT)
-    ),
+    options=_OPTIONS,
 )
 _CHANGED_AGENT = _object(
     name=_TEXT,
+    workdir=_MAYBE_TEXT,
     model=_MAYBE_TEXT,
     approvalPolicy={"enum": ["ask", "never"]},
     autoReply=_FLAG,
+    options=_OPTIONS,
 )
 _CONTROL = _object(
     "action",

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
+# How ids of what is found by id or name begin.
+IDS = ("agt_", "tgt_")
+
 
 def check_name(name: str) -> str:
     """Refuse what is no name of an agent or a target."""
@@ -29,6 +32,21 @@ def check_name(name: str) -> str:
         )
         raise invalid("invalid_name", detail, field="name")
     return name
+
+
+def check_free(tx: Tx, name: str) -> None:
+    """Refuse a name that could be taken for an agent, another target, or an id."""
+    if name.startswith(IDS):
+        detail = f"{name!r} looks like an id; choose a name that does not"
+        raise conflict("name_taken", detail)
+    alive = agents.c.deleted_at.is_(None) & (agents.c.name == name)
+    if tx.one(select(agents.c.id).where(alive)) is not None:
+        detail = f"there is an agent {name!r} already; choose another name"
+        raise conflict("name_taken", detail)
+    taken = (targets.c.name == name) & targets.c.retired_at.is_(None)
+    if tx.one(select(targets.c.id).where(taken)) is not None:
+        detail = f"there is a target {name!r} already; choose another name"
+        raise conflict("name_taken", detail)
 
 
 def find(tx: Tx, ref: str) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,10 +106,12 @@ async def test_changes_reach_the_daemon_under_the_same_epoch(
         await server.agent("ada")
         first = await daemon.take(AgentGranted)
         change = {"name": "eve", "model": "m2", "approvalPolicy": "never"}
+        change |= {"workdir": "/srv", "options": {"bin": "/bin/x"}}
         answer = await server.client.patch("/api/agents/ada", json=change)
         assert answer.status_code == 200
         second = await daemon.take(AgentGranted)
         assert (second.name, second.model) == ("eve", "m2")
+        assert (second.workdir, second.options) == ("/srv", {"bin": "/bin/x"})
         assert second.approval_policy is ApprovalPolicy.never
         assert second.epoch == first.epoch
         await server.say("@eve", "the target is renamed too")
@@ -120,6 +123,47 @@ async def test_change_to_a_taken_or_bad_name_is_refused(server: RunningServer) -
     for name, status in (("eve", 409), ("Eve", 422)):
         answer = await server.client.patch("/api/agents/ada", json={"name": name})
         assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"workdir": "relative/path"},
+        {"workdir": "/a\0b"},
+        {"workdir": "/" + "a" * 4096},
+        {"model": "m\0"},
+        {"options": {"env": {"": "x"}}},
+        {"options": {"env": {"A=B": "x"}}},
+        {"options": {"env": {"A": "x\0"}}},
+        {"options": {"args": ["\0"]}},
+        {"options": {"bin": "/bin/\0"}},
+        {"options": {"config": {"deep": ["\\\0"]}}},
+        {"options": {"config": json.loads('{"a":' * 300 + "1" + "}" * 300)}},
+    ],
+)
+async def test_settings_that_no_process_can_take_are_refused(
+    server: RunningServer, settings: dict[str, Any]
+) -> None:
+    wanted = {"name": "ada", "runtime": "rehearsal", **settings}
+    await server.post("/api/agents", wanted, 422)
+    await server.agent("ada", options={"config": {"text": "\\u0000"}})
+    answer = await server.client.patch("/api/agents/ada", json=settings)
+    assert answer.status_code == 422
+
+
+async def test_a_group_cannot_stand_in_an_agents_place(server: RunningServer) -> None:
+    await server.agent("ada")
+    group = {"name": "crew", "agents": ["ada"]}
+    await server.post("/api/targets", group, 201)
+    for path, body in (
+        ("/api/targets", {**group, "name": "ada"}),
+        ("/api/targets", {**group, "name": "agt_1"}),
+        ("/api/agents", {"name": "crew", "runtime": "rehearsal"}),
+        ("/api/agents", {"name": "tgt_1", "runtime": "rehearsal"}),
+    ):
+        refused = await server.post(path, body, 409)
+        assert refused["type"] == "name_taken"
+        assert "choose" in refused["detail"]
 
 
 async def test_forgotten_agent_leaves_its_messages(server: RunningServer) -> None:

@@ -75,7 +75,9 @@ async def test_ordinary_send_with_a_policy_is_refused(
         (b'{"body": ""}', 422, "invalid_field"),
         (b'{"body": 1}', 422, "invalid_field"),
         (b'{"body": "x", "interrupt_policy": "x"}', 422, "unknown_field"),
-        (b'{"body": "x", "author": "' + b"a" * 65 + b'"}', 422, "invalid_field"),
+        (b'{"body": "x", "author": "a\\nb"}', 422, "invalid_field"),
+        (b'{"body": "x", "author": " "}', 422, "invalid_field"),
+        (b'{"body": "x", "author": "' + b"a" * 101 + b'"}', 422, "invalid_field"),
     ],
 )
 async def test_malformed_message_is_refused_with_what_to_do(
