@@ -200,6 +200,7 @@ class Connection:
         lasting = [f for f in fresh if type(f) in NUMBERED or isinstance(f, _KEPT)]
         last = self._last(envelope)
         points.before("server-receives", fresh)
+        self._close_fences(fresh)
         if lasting or envelope.ack > self._acknowledged:
             await self._store.write(
                 lambda tx: self._apply(tx, lasting, last, envelope.ack)
@@ -236,13 +237,17 @@ class Connection:
         leases.progress(tx, self.daemon, last)
         outbox.acknowledge(tx, self.daemon, ack)
 
-    async def _after(self, frame: Frame) -> None:
-        """Do what needs no store, or only a look at it."""
-        match frame:
-            case FenceReported():
+    def _close_fences(self, frames: list[Frame]) -> None:
+        """Before any line of them is shown: text that came with a hold is late."""
+        for frame in frames:
+            if isinstance(frame, FenceReported):
                 fence = self._fences.get(frame.agent, Fence())
                 state = fencing(frame.fence)
                 self._fences[frame.agent] = fence.reported(frame.gen, state)
+
+    async def _after(self, frame: Frame) -> None:
+        """Do what needs no store, or only a look at it."""
+        match frame:
             case Progressed():
                 self._progress(frame)
             case Answer():

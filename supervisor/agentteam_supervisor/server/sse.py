@@ -111,7 +111,8 @@ class EventStream(Response):
             entries = await self._feed.after(cursor)
             missed = self._missed(cursor, entries)
             live = [watcher.live.popleft() for _ in range(len(watcher.live))]
-            chunk = missed + b"".join(self._block(e) for e in [*entries, *live])
+            # Text first: what is stored may say that its run has been stopped.
+            chunk = missed + b"".join(self._block(e) for e in [*live, *entries])
             cursor = entries[-1].seq if entries else cursor
             if chunk:
                 await self._write(send, chunk)

@@ -328,3 +328,21 @@ async def test_live_progress_has_no_place_in_the_store(server: RunningServer) ->
             await daemon.idle(agent)
             assert (await events.next()).kind == "agent"
         assert (await server.get("/api/agents/ada/activity"))["items"] == []
+
+
+@pytest.mark.inv(7)
+async def test_text_that_comes_with_the_fence_of_its_run_is_not_shown(
+    server: RunningServer,
+) -> None:
+    """The stored lines of one batch are there first: the text would come behind them."""
+    from agentteam_protocol.frames import Progressed
+
+    async with open_daemon(server.port) as daemon:
+        agent = await running(server, daemon)
+        async with watch(server) as events:
+            await events.next_position()
+            run, gen = RunId("run_1"), daemon.gen(agent)
+            text = Progressed(agent, run, gen, "too late")
+            await daemon.report(text, FenceReported(agent, gen, "hold"))
+            await daemon.idle(agent)
+            assert (await events.next()).kind == "agent"
