@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SAMPLE_BYTES = 400
+BOM = b"\xef\xbb\xbf"
+# The nesting that the fast codec still reads is far deeper than so many bytes allow.
+SURELY_FLAT = 1000
 
 JsonObject = dict[str, Any]
 
@@ -37,19 +40,31 @@ def decode_line(line: bytes) -> JsonObject | Noise:
     The fast codec refuses lone surrogates and deep nesting; the standard library reads
     those, and what defeats both is quarantined instead of ending the reader.
     """
-    text = line.removeprefix(b"\xef\xbb\xbf").strip()
+    text = line.removeprefix(BOM).strip()
     if not text:
         return noise("an empty line", line)
+    if text[:1] != b"{" or text[-1:] != b"}":
+        return noise("no JSON object", line)
     try:
         value: object = orjson.loads(text)
-    except orjson.JSONDecodeError:
+    except orjson.JSONDecodeError as exc:
+        if not _defeats_the_fast_codec(text):
+            return noise(f"not JSON: {type(exc).__name__}", line)
         try:
             value = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as exc:
-            return noise(f"not JSON: {type(exc).__name__}", line)
-    if not isinstance(value, dict):
-        return noise(f"JSON, but a {type(value).__name__} and no object", line)
+        except (ValueError, RecursionError) as worse:
+            return noise(f"not JSON: {type(worse).__name__}", line)
     return cast("JsonObject", value)
+
+
+def may_be_object(line: bytes) -> bool:
+    """Tell whether a line is worth decoding: cheap, and never wrong about an object."""
+    return line[:1] == b"{" or line.removeprefix(BOM).lstrip()[:1] == b"{"
+
+
+def _defeats_the_fast_codec(text: bytes) -> bool:
+    """Tell whether it may be JSON all the same: a surrogate, or deep nesting."""
+    return len(text) > SURELY_FLAT or b"\\u" in text or not text.isascii()
 
 
 def encode_line(message: Mapping[str, object]) -> bytes:

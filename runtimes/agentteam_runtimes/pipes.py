@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 READ_SIZE = 65536  # what a pipe holds; a larger one gained nothing for short lines
 
+# One read may hold 32,000 lines. They are handed on in pieces that take about so long,
+# and after a piece that took longer than a moment the others get as much time.
+PIECE_SECONDS = 0.005
+MOMENT_SECONDS = 0.001
+LEAST_LINES, MOST_LINES = 32, 1000
+
 
 async def read_lines(
     pipe: trio.lowlevel.FdStream,
@@ -30,12 +37,46 @@ async def read_lines(
 
     It reads before it yields: a line is handed on in the moment the pipe wakes us.
     """
+    portions = Portions()
     async for data in Chunks(pipe):
         lines = framer.feed(data)
         for overlong in framer.take_overlong():
             on_overlong(overlong)
         if lines:
-            on_lines(lines)
+            await portions.serve(lines, on_lines)
+
+
+class Portions:
+    """Lines in portions that are small enough to let everybody else run in between."""
+
+    def __init__(self) -> None:
+        self._size = MOST_LINES
+
+    async def serve(
+        self, lines: list[bytes], on_lines: Callable[[list[bytes]], None]
+    ) -> None:
+        """Hand all of them on, in order."""
+        done = 0
+        while done < len(lines):
+            portion = lines[done : done + self._size]
+            done += len(portion)
+            began = time.perf_counter()
+            on_lines(portion)
+            took = time.perf_counter() - began
+            self._adapt(len(portion), took)
+            if took > MOMENT_SECONDS:
+                # A checkpoint alone would give the others one turn for our every one.
+                await trio.sleep(took)
+            elif done < len(lines):
+                await trio.lowlevel.checkpoint()
+
+    def _adapt(self, count: int, took: float) -> None:
+        """Choose the next portion's size by what this one cost."""
+        if took > PIECE_SECONDS:
+            fitting = int(count * PIECE_SECONDS / took)
+            self._size = max(LEAST_LINES, fitting)
+        elif count == self._size and took < PIECE_SECONDS / 2:
+            self._size = min(MOST_LINES, 2 * self._size)
 
 
 async def drain(pipe: trio.lowlevel.FdStream, tail: Tail) -> None:

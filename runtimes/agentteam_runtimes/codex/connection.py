@@ -21,6 +21,7 @@ from agentteam_protocol.errors import (
 )
 from agentteam_runtimes.jsonlines import Noise
 from agentteam_runtimes.jsonrpc import Answer, Notification, Peer, Refusal, Request
+from agentteam_runtimes.noise import NoiseCount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +61,7 @@ class Connection:
 
     write: Callable[[bytes], Awaitable[None]]
     on_received: Callable[[Sequence[Received]], None]
+    noise: NoiseCount = field(factory=NoiseCount)
     _peer: Peer = field(factory=Peer)
     _calls: dict[int, Call] = field(factory=dict[int, Call])
     _changed: trio.Event = field(factory=trio.Event)
@@ -69,6 +71,8 @@ class Connection:
         """Take the lines of one read."""
         received: list[Received] = []
         for line in lines:
+            if self.noise.swallow(line):
+                continue
             message = self._peer.receive(line)
             if isinstance(message, Answer | Refusal):
                 # What came before it is done before it.

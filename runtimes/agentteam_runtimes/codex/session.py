@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 Taker = Callable[[Answer | Refusal], None]
 
 MOST_PAGES = 50
-NOISE_SHOWN = 20
 
 
 @define(eq=False)
@@ -77,7 +76,6 @@ class CodexSession:
     _asks: Asks = field(factory=Asks)
     _tools: ToolCalls = field(factory=ToolCalls)
     _cuts: Cuts = field(init=False)
-    _noise: int = 0
 
     def __attrs_post_init__(self) -> None:
         self._cuts = Cuts(self.connection, self.turns, self._emit)
@@ -171,7 +169,7 @@ class CodexSession:
                 case Request():
                     events += self._asked(message)
                 case Noise():
-                    events += self._noticed(message)
+                    events += self.connection.noise.notice(message)
         self._pass_on(events)
 
     def _notified(self, event: Notification) -> list[RuntimeEvent]:
@@ -193,14 +191,6 @@ class CodexSession:
             return [asked]
         self._nursery.start_soon(self._refuse, request)
         return [Noticed("codex asked what nobody here answers", request.method)]
-
-    def _noticed(self, noise: Noise) -> list[RuntimeEvent]:
-        """Show the first lines of noise, then only each time their number doubles."""
-        self._noise += 1
-        count = self._noise
-        if count > NOISE_SHOWN and count & (count - 1):
-            return []
-        return [Noticed(f"noise on stdout: {noise.reason} ({count})", noise.sample)]
 
     def _pass_on(self, events: Sequence[RuntimeEvent]) -> None:
         """Emit, but keep back the end of a turn that was cut until all of it ended."""

@@ -37,6 +37,7 @@ from agentteam_runtimes.driver import (
     TurnStatus,
 )
 from agentteam_runtimes.jsonlines import Noise, decode_line, noise
+from agentteam_runtimes.noise import NoiseCount
 from agentteam_runtimes.rehearsal import wire
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import InputItem
     from agentteam_runtimes.jsonlines import JsonObject
 
-NOISE_SHOWN = 20
 KEYS_KEPT = 4096
 TURNS_KEPT = 1024
 
@@ -63,7 +63,7 @@ class Reading:
     """What was read so far of one process."""
 
     active: TurnRef | None = None
-    noise: int = 0
+    noise: NoiseCount = field(factory=NoiseCount)
     _items: dict[str, ItemId] = field(factory=dict[str, ItemId])
     _ended: dict[str, bool] = field(factory=dict[str, bool])
 
@@ -74,7 +74,13 @@ class Reading:
 
     def read(self, lines: Sequence[bytes]) -> list[RuntimeEvent | Reply]:
         """Read the lines of one chunk, in order."""
-        return [event for line in lines for event in self._read_line(line)]
+        swallow = self.noise.swallow
+        return [
+            event
+            for line in lines
+            if not swallow(line)
+            for event in self._read_line(line)
+        ]
 
     def has_ended(self, turn: TurnRef) -> bool:
         """Tell whether the end of the turn was seen."""
@@ -83,9 +89,9 @@ class Reading:
     def _read_line(self, line: bytes) -> list[RuntimeEvent | Reply]:
         message = decode_line(line)
         if isinstance(message, Noise):
-            return self._notice_noise(message)
+            return [*self.noise.notice(message)]
         if (problem := wire.misfit(message)) is not None:
-            return self._notice_noise(noise(problem, line))
+            return [*self.noise.notice(noise(problem, line))]
         match message["type"]:
             case "ready":
                 return [Reply(0, message)]
@@ -101,14 +107,6 @@ class Reading:
                 return self._surfaced(message)
             case _:
                 return _told(message, self._turn_of(message))
-
-    def _notice_noise(self, found: Noise) -> list[RuntimeEvent | Reply]:
-        """Show the first lines of noise, then only each time their number doubles."""
-        self.noise += 1
-        count = self.noise
-        if count > NOISE_SHOWN and count & (count - 1):
-            return []
-        return [Noticed(f"noise on stdout: {found.reason} ({count})", found.sample)]
 
     def _turn_of(self, message: JsonObject) -> TurnRef | None:
         return TurnRef(message["turn"]) if message["turn"] in self._ended else None
