@@ -501,13 +501,15 @@ async def test_a_turn_that_a_crash_cut_is_closed_and_reported(tmp_path: Path) ->
             j.ToolResult,
             j.StepEnd,
             j.TurnEnd,
+            j.RunNotice,
             j.EpochBegun,
         ]
         folded = await load(stage.journal, A)
         assert folded.ledger == stage.actor().session.ledger
         assert folded.ledger.turn is None
         told = [type(f).__name__ for f in await stage.told()]
-        assert told[:3] == ["RunReported", "ActivityReported", "FenceReported"]
+        ended = ["RunReported", "ActivityReported"]
+        assert told[:4] == [*ended, "ActivityReported", "FenceReported"]
 
 
 async def test_a_policy_that_changed_while_we_were_away_holds_from_the_start(
