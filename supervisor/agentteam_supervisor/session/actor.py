@@ -108,7 +108,7 @@ class SessionActor:
         self._stepping = True
         try:
             while self._events and not self._over.is_set():
-                self._step_on(self._events.popleft())
+                self._take_all()
         except Exception as error:
             self._fail(error)
         finally:
@@ -117,29 +117,39 @@ class SessionActor:
             self._events.clear()
             self._answer_all()
 
-    def _step_on(self, event: Event) -> None:
-        heard = event.events if isinstance(event, FromRuntime) else (event,)
-        points.before("event", heard)
-        self._take(event)
-        points.after("event", heard)
+    def _take_all(self) -> None:
+        """
+        Step until nothing is left to step, and make it durable as one commit.
 
-    def _take(self, event: Event) -> None:
+        What a step feeds back at once (no listener, nothing to sweep) would else wait
+        for the disk a second time. What need not wait has left before that.
+        """
         before = self._session
-        self._session, effects = self._step(before, event)
-        records = [e.event for e in effects if isinstance(e, fx.Record)]
-        if isinstance(event, LeaseLost):
-            self._reporting = False
-        self._journal(before, records, effects)
-        self._performer.follow_run()
-        for effect in effects:
+        taken: list[fx.Effect] = []
+        try:
+            while self._events and not self._over.is_set():
+                self._take(self._events.popleft(), taken)
+        finally:
+            self._journal(before, taken)
+        for effect in taken:
             if effect.waits:
                 self._gate.add(effect)
-            else:
-                self._performer.perform(effect)
 
-    def _journal(
-        self, before: Session, records: list[JournalEvent], effects: list[fx.Effect]
-    ) -> None:
+    def _take(self, event: Event, taken: list[fx.Effect]) -> None:
+        heard = event.events if isinstance(event, FromRuntime) else (event,)
+        points.before("event", heard)
+        self._session, effects = self._step(self._session, event)
+        taken += effects
+        if isinstance(event, LeaseLost):
+            self._reporting = False
+        self._performer.follow_run()
+        for effect in effects:
+            if not effect.waits:
+                self._performer.perform(effect)
+        points.after("event", heard)
+
+    def _journal(self, before: Session, effects: list[fx.Effect]) -> None:
+        records = [e.event for e in effects if isinstance(e, fx.Record)]
         receipts = [e for e in effects if isinstance(e, fx.Received)]
         if not (records or receipts or self._shows_change(before)):
             return

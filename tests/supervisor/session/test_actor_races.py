@@ -24,7 +24,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from agentteam_protocol.approval import ApprovalOutcome, ApprovalRequest
 from agentteam_protocol.delivery import DeliveryState
 from agentteam_protocol.ids import Generation
-from agentteam_protocol.journal import TurnStart
+from agentteam_protocol.journal import StepStart, TurnStart
 from agentteam_runtimes.driver import (
     AskClosed,
     Asked,
@@ -55,6 +55,19 @@ async def test_submit_that_waits_for_its_record_is_never_written_after_a_cut(
         b.driver.runtime.surface()
         assert b.state(two) is DeliveryState.surfaced
         assert b.state(urgent) is DeliveryState.surfaced
+
+
+async def test_what_follows_at_once_is_durable_in_the_same_commit(
+    autojump_clock: MockClock,
+) -> None:
+    async with bench() as b:
+        await b.running()
+        b.driver.runtime.finish()
+        await b.handle.when_idle()
+        before = len(b.journal.agents)
+        b.deliver("a2")  # accepted, claimed, let in by nobody's listener, submitted
+        assert len(b.journal.agents) == before + 1
+        assert isinstance(b.journal.events[-1], StepStart)
 
 
 async def test_steer_that_waits_for_its_record_is_back_in_its_lane_after_a_cut(
