@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from agentteam_runtimes.process_tree import TreeProcess
 
 
+# Whoever waits for it does so for 2 s, and wants to hear who survived. A warden that
+# does not take the order has half a second before it is done without it.
+KILL_SECONDS = 1.0
+
+
 @frozen
 class Contained:
     """The `Containment` of a runtime that runs as an incarnation."""
@@ -38,7 +43,7 @@ class Contained:
         await self.incarnation.terminate()
 
     async def kill(self) -> Sequence[Survivor]:
-        return _survivors(await self.incarnation.kill())
+        return _survivors(await self.incarnation.kill(KILL_SECONDS))
 
 
 def read_identity(text: str) -> TreeIdentity | None:

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 Report = dict[str, Any]
 
+# How often a warden that owes us an answer is looked at: one that is stopped is mute.
+LOOK_EVERY = 0.1
+
 # Warden processes that outlived their incarnation because something below them
 # could not be killed; they end with it. Kept, so that they are reaped one day.
 _lingering: list[trio.Process] = []
@@ -62,6 +65,8 @@ class Limits:
     # How long a runtime may live on that has closed its stdout: it cannot speak.
     mute: float = 5.0
     answer: float = 1.0
+    # How long a warden may take to say that it took the order to kill.
+    heed: float = 0.5
     kill: float = 5.0
     lease: float = 30.0
 
@@ -135,6 +140,8 @@ class Incarnation:
         self._reports = LineFramer()
         self._streams_ended = [trio.Event(), trio.Event()]
         self._gone = trio.Event()
+        self._ending = trio.Event()
+        self._overthrown = False
         self._over = trio.Event()
         self._served = trio.Event()
         self._serving = False
@@ -208,18 +215,18 @@ class Incarnation:
         # Unanswered, the signal is on its way; `kill` deals with a warden that hangs.
         with suppress(RuntimeTooSlow):
             await self._ask("terminate", within=self._limits.answer)
+        if self._mute:
+            await self._overthrow(self._limits.kill)
 
-    async def kill(self) -> tuple[TreeProcess, ...]:
+    async def kill(self, within: float | None = None) -> tuple[TreeProcess, ...]:
         """Kill the incarnation until it is empty; names each survivor."""
-        within = self._limits.kill
+        within = self._limits.kill if within is None else within
+        if self._over.is_set():
+            return self._survivors
         self._tell("kill", within)
-        with trio.move_on_after(within + self._limits.answer):
-            await self._over.wait()
-        if not self._over.is_set():
-            # The warden hangs. The runtime dies with it, the rest falls to us.
-            self._link.process.kill()
-            with trio.move_on_after(2 * within + self._limits.answer):
-                await self._over.wait()
+        heeded = await self._owed(self._ending, self._limits.heed)
+        if not heeded or not await self._owed(self._over, within + self._limits.answer):
+            await self._overthrow(within)
         return self._survivors
 
     async def sweep(
@@ -234,16 +241,22 @@ class Incarnation:
         End what a cut turn left: born since `mark()`, in another session than ours.
 
         TERM, a grace, then KILL. The runtime, its session, and the kept processes
-        with what is below them stay.
+        with what is below them stay. All of it is ended when the warden is stopped:
+        who did that could not be told from the rest.
         """
-        report = await self._ask(
-            "sweep",
-            born_after,
-            grace,
-            within,
-            *(f"{one.pid}:{one.ticks}" for one in keep),
-            within=grace + within + self._limits.answer,
-        )
+        try:
+            report = await self._ask(
+                "sweep",
+                born_after,
+                grace,
+                within,
+                *(f"{one.pid}:{one.ticks}" for one in keep),
+                within=grace + within + self._limits.answer,
+            )
+        except RuntimeTooSlow:
+            if not self._mute:
+                raise
+            return await self._overthrow(within)
         return Swept(_processes(report, "ended"), _processes(report, "processes"))
 
     async def processes(self) -> tuple[TreeProcess, ...]:
@@ -365,12 +378,42 @@ class Incarnation:
         if self._over.is_set():
             answered.set()
         try:
-            with trio.move_on_after(within):
-                await answered.wait()
+            if await self._owed(answered, within):
                 return self._answers.pop(number, {})
         finally:
             del self._asked[number]
         raise RuntimeTooSlow(f"the warden did not answer {verb} in {within} s")
+
+    @property
+    def _mute(self) -> bool:
+        """Tell whether the warden is stopped: by its own tree, or by a debugger."""
+        warden = self.identity.warden.find()
+        return warden is not None and warden.state in "Tt"
+
+    async def _owed(self, event: trio.Event, within: float) -> bool:
+        """Wait for what the warden owes us; False when it is overdue, or mute."""
+        with trio.move_on_after(within):
+            while not event.is_set():
+                with trio.move_on_after(LOOK_EVERY):
+                    await event.wait()
+                if self._mute:
+                    break
+        return event.is_set()
+
+    async def _overthrow(self, within: float) -> Swept:
+        """
+        End the tree over the head of a warden that does not do it, and the warden.
+
+        It goes last: while it lives all that is orphaned below it stays below it. What
+        survives is found again by those who hear of its death.
+        """
+        self._overthrown = True
+        swept = await end_tree(self.identity, within=within)
+        self._survivors = swept.survivors
+        self._link.process.kill()
+        with trio.move_on_after(2 * within + self._limits.answer):
+            await self._over.wait()
+        return swept
 
     async def _hear(self) -> list[Report] | None:
         """Wait for reports of the warden; None when it hung up."""
@@ -386,6 +429,7 @@ class Incarnation:
         if not self._over.is_set():
             await self._mourn()
         self._gone.set()
+        self._ending.set()
         self._over.set()
         for answered in self._asked.values():
             answered.set()
@@ -399,6 +443,8 @@ class Incarnation:
                 self._returncode = os.waitstatus_to_exitcode(report["status"])
                 self._gone.set()
                 self._stdin.abandon()
+            case "ending":
+                self._ending.set()
             case "answer":
                 answered = self._asked.get(report["id"])
                 if answered is not None:
@@ -407,6 +453,7 @@ class Incarnation:
             case "over":
                 self._why = self._why or report["why"]
                 self._survivors = _processes(report, "processes")
+                self._ending.set()
                 self._over.set()
             case _:
                 pass
@@ -420,14 +467,16 @@ class Incarnation:
         """
         self._why = self._why or "warden"
         runtime = self.identity.runtime
+        # What an overthrow could not end in its time needs no such time again.
+        within = self._limits.heed if self._overthrown else self._limits.kill
         orphans.guard(runtime.pid)
-        left = await end_tree(self.identity, within=self._limits.kill)
+        left = await end_tree(self.identity, within=within)
         status = orphans.reap(runtime.pid)
         if status is not None:
             self._returncode = os.waitstatus_to_exitcode(status)
         orphans.release(runtime.pid)
         self._stdin.abandon()
-        strays = await orphans.end_strays(runtime.ticks, self._limits.kill)
+        strays = await orphans.end_strays(runtime.ticks, within)
         self._survivors = left.survivors + strays
 
 

@@ -28,6 +28,7 @@ one JSON object a line. `beat` has no id and no answer.
 | `started`, `failed`   | once, first                                             |
 | `exited`              | the runtime's wait status, exact                        |
 | `answer`              | to each command                                         |
+| `ending`              | it took the order to kill                               |
 | `over`                | the tree is empty, or its survivors by name             |
 
 The tree is killed when told, when the runtime is gone, when the control socket
@@ -281,6 +282,7 @@ class Warden:
         commands = [line.decode().split() for line in lines]
         self._commands += [words for words in commands if len(words) > 1]
         if any(words[1] == "kill" for words in self._commands):
+            self.report('"report":"ending"')
             self.ending = self.ending or "told"
 
     def reap(self) -> None:
