@@ -105,10 +105,10 @@ async def answer_and_cut(desk: Desk) -> None:
     await desk.idle()
     await desk.told({"send": "an answer"}, {"read": f"@{desk.name}", "after": 0})
     await desk.idle()
-    await desk.told({"raw": "no JSON\n"}, {"lose": "steer"}, {"wait": 400})
+    await desk.told({"raw": "no JSON\n"}, {"lose": "steer"}, {"wait": 1500})
     await desk.send()  # taken, and lost
     await desk.idle()
-    await desk.told({"refuse": "steer"}, {"wait": 400})
+    await desk.told({"refuse": "steer"}, {"wait": 1500})
     await desk.told()
     await desk.idle()
     await desk.told({"refuse": "interrupt"}, {"late": {"ms": 0, "step": {"ask": "x"}}})
@@ -176,7 +176,7 @@ async def test_every_listed_point_is_reached_and_no_other(tmp_path: Path) -> Non
         async with open_crashing(tmp_path) as world:
             await world.service.start("up", log=log)
             one = await Desk(world, "one").made()
-            two = await Desk(world, "two").made(config={"maintainMs": 300})
+            two = await Desk(world, "two").made(config={"maintainMs": 1500})
             three = await Desk(world, "three").made(config={"steer": "none"})
             four = await Desk(world, "four").made()
             broken = await Desk(world, "broken").made(bin="/nowhere")
