@@ -7,7 +7,7 @@ text of its input:
 | text         | the turn                                                        |
 |--------------|-----------------------------------------------------------------|
 | `#flood`     | streams words at full speed until it is interrupted             |
-| `#talk`      | says a word every 5 ms until it is interrupted                  |
+| `#talk`      | says a word every 20 ms until it is interrupted                 |
 | `#send N S K`| writes N lines of about S bytes of the kind K, then ends         |
 | other        | waits to be interrupted                                         |
 """
@@ -55,7 +55,7 @@ class Child:
                 if select.select([0], [1], [])[1]:
                     os.write(1, self.flood)
                 continue
-            if self.word and not select.select([0], [], [], 0.005)[0]:
+            if self.word and not select.select([0], [], [], 0.02)[0]:
                 write(self.word)
                 continue
             data = os.read(0, 1 << 16)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import os
-from contextlib import AsyncExitStack
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,12 @@ import psutil
 import trio
 from tests.kit.fake_driver import FakeDriver
 from tests.kit.memory_journal import MemoryJournal
-from tests.kit.session_bench import bench
+from tests.kit.session_bench import Bench, bench
 from trio.testing import wait_all_tasks_blocked
 
 from bench.measure import Goal, Line, Scale, Spread
 from bench.raw import RawChild
-from bench.session import open_session
+from bench.session import Watched, hold, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -49,13 +48,14 @@ class Footprint:
 async def row_10(scale: Scale, place: Path) -> list[Line]:
     count, many = scale.of(200, 4), scale.of(5000, 50)
     bare_kb, bare_fds = await trio.to_thread.run_sync(_bare, count)
-    async with AsyncExitStack() as stack:
+    async with trio.open_nursery() as seats:
         before = Footprint()
-        await _seat(stack, place, count)
+        await _seat(seats, place, count)
         after = Footprint()
         kb, fds = after.per(before, count)
         ours, wardens = await _cpu(scale, after.wardens)
         pss = sum(p.memory_full_info().pss for p in after.wardens) / 1024 / count
+        seats.cancel_scope.cancel()
     gone = await _all_gone(after.wardens)
     assert gone, "wardens outlived their sessions"
     assert len(after.wardens) == count
@@ -116,14 +116,14 @@ def _bare(count: int) -> tuple[float, float]:
     return used
 
 
-async def _seat(stack: AsyncExitStack, place: Path, count: int) -> None:
+async def _seat(seats: trio.Nursery, place: Path, count: int) -> None:
     for number in range(count):
         own = place / f"{number}"
         own.mkdir()
         opened = open_session(
             own, MemoryJournal(), agent=f"agt_{number}", reports=False
         )
-        watched = await stack.enter_async_context(opened)
+        watched: Watched = await seats.start(hold, opened)
         await watched.runs("#send 1 100 delta")
         await watched.idle()
 
@@ -161,13 +161,11 @@ async def _many(count: int) -> Line:
     """Start and stop very many; their runtimes are in memory, for want of memory."""
     before = Footprint()
     took: dict[str, float] = {}
-    async with AsyncExitStack() as stack:
+    async with trio.open_nursery() as seats:
         began = perf_counter()
-        sessions = [
-            await stack.enter_async_context(
-                bench(agent=f"agt_{number}", driver=FakeDriver())
-            )
-            for number in range(count)
+        sessions: list[Bench] = [
+            await seats.start(hold, bench(agent=f"agt_{n}", driver=FakeDriver()))
+            for n in range(count)
         ]
         for session in sessions:
             session.deliver("a1")
@@ -182,7 +180,8 @@ async def _many(count: int) -> Line:
         await _shut_down([s.handle.shutdown for s in sessions])
         assert all(s.actor.ended and s.actor.failure is None for s in sessions)
         assert all(not s.driver.runtime.alive for s in sessions)
-    took["stop"] = perf_counter() - began
+        took["stop"] = perf_counter() - began
+        seats.cancel_scope.cancel()
     return _line(
         f"{count} sessions start, run, stop",
         "s",

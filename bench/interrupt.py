@@ -35,7 +35,7 @@ from bench.measure import (
     spread,
 )
 from bench.raw import RawDriver, RawLog
-from bench.session import Watched, open_durable, open_session
+from bench.session import Watched, hold, open_durable, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +165,8 @@ async def row_3(scale: Scale, place: Path) -> list[Line]:
         loud = await stack.enter_async_context(open_durable(_below(place, "loud")))
         await lone.runs("work")
         await loud.runs("work")
-        await _seat_idle(stack, idle)
+        seats = await stack.enter_async_context(trio.open_nursery())
+        await _seat_idle(seats, idle)
         for _ in range(scale.rounds):
             gc.collect()
             alone.append(await urges(lone, "work", count))
@@ -175,6 +176,7 @@ async def row_3(scale: Scale, place: Path) -> list[Line]:
                 loaded.append(await _urges_in_a_flood(loud, count))
                 crowd.cancel_scope.cancel()
             await urge(loud, "work")  # the flood is over
+        seats.cancel_scope.cancel()
     taken = Taken(alone, loaded)
     p99 = spread(loaded).p99 or 0.0
     return [
@@ -200,14 +202,17 @@ def _below(place: Path, name: str) -> Path:
     return made
 
 
-async def _seat_idle(stack: AsyncExitStack, count: int) -> None:
+async def _seat_idle(seats: trio.Nursery, count: int) -> None:
     """Fill the process with sessions that have a runtime and nothing to do."""
     started: list[Bench] = []
     for number in range(count):
         session = bench(agent=f"agt_idle{number}", driver=FakeDriver())
-        started.append(await stack.enter_async_context(session))
+        started.append(await seats.start(hold, session))
     for each in started:
-        await each.running()
+        each.deliver("a1")
+    await wait_all_tasks_blocked()
+    for each in started:
+        each.driver.runtime.surface()
         each.driver.runtime.finish()
     await wait_all_tasks_blocked()
     assert all(each.session.quiescent for each in started)
@@ -242,12 +247,11 @@ async def row_50(scale: Scale, place: Path) -> list[Line]:
     crowd: list[Samples] = []
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(open_journal(place / "journal.db"))
-        sessions = [
-            await stack.enter_async_context(
-                open_session(_below(place, f"{n}"), journal, agent=f"agt_{n}")
-            )
-            for n in range(count)
-        ]
+        seats = await stack.enter_async_context(trio.open_nursery())
+        sessions: list[Watched] = []
+        for n in range(count):
+            opened = open_session(_below(place, f"{n}"), journal, agent=f"agt_{n}")
+            sessions.append(await seats.start(hold, opened))
         await sessions[0].runs("#talk")
         for _ in range(scale.rounds):
             lone.append(await urges(sessions[0], "#talk", scale.of(20, 2)))
@@ -255,6 +259,7 @@ async def row_50(scale: Scale, place: Path) -> list[Line]:
             await session.runs("#talk")
         for _ in range(scale.rounds):
             crowd.append(await _all_at_once(sessions))
+        seats.cancel_scope.cancel()
     p95 = statistics.median(percentile(r, 0.95) for r in crowd)
     ratio = p95 / statistics.median(percentile(r, 0.95) for r in lone)
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 from attrs import define, field
@@ -27,6 +27,7 @@ from bench.raw import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from agentteam_protocol.frames import Frame
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from agentteam_supervisor.session.effects import Effect
     from agentteam_supervisor.session.ports import Journal
 
+T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
@@ -155,6 +157,17 @@ async def open_session(
         await nursery.start(actor.run)
         yield watched[0]
         nursery.cancel_scope.cancel()
+
+
+async def hold(
+    opened: AbstractAsyncContextManager[T],
+    *,
+    task_status: trio.TaskStatus[T] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Keep a context open in a task of its own: many that nest make each one slow."""
+    async with opened as inner:
+        task_status.started(inner)
+        await trio.sleep_forever()
 
 
 def reporter(agent: AgentId) -> Callable[[JournalEvent, str], list[Frame]]:
