@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from attrs import asdict, frozen
 
+from agentteam_supervisor.cli.failure import CommandFailed
+from agentteam_supervisor.cli.speech import say
+
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
@@ -39,13 +42,24 @@ def read_record(directory: Path) -> ServerRecord | None:
             return None
 
 
+def _unwritable(path: Path, exc: OSError) -> str:
+    return say(
+        f"{path} cannot be written: {exc.strerror}; see that the disk has room and that"
+        " the directory is yours to write, then start again",
+        f"无法写入 {path}：{exc.strerror}；请检查磁盘空间与目录权限，然后重新启动",
+    )
+
+
 @contextlib.contextmanager
 def announced(directory: Path, record: ServerRecord) -> Generator[None]:
     """Keep the record in place while the server runs; readers never see half of it."""
     path = directory / FILE
     fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(asdict(record)) + "\n")
-    os.replace(fresh, path)
+    try:
+        fresh.write_text(json.dumps(asdict(record)) + "\n")
+        os.replace(fresh, path)
+    except OSError as exc:
+        raise CommandFailed(_unwritable(path, exc)) from exc
     try:
         yield
     finally:

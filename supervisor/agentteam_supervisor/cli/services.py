@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import signal
 from contextlib import contextmanager
@@ -29,6 +30,13 @@ from agentteam_supervisor.session.faults import first_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
     from pathlib import Path
+
+
+# The terminal's end (SIGHUP) is an end like the others.
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+# What a disk says that takes nothing more.
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def run_here(
@@ -142,7 +150,7 @@ def _run(service: Callable[[trio.Event], Awaitable[None]]) -> None:
 
 async def _until_signal(service: Callable[[trio.Event], Awaitable[None]]) -> None:
     stopped = trio.Event()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*ENDING) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_serve, service, stopped, nursery.cancel_scope)
             async for _ in signals:
@@ -165,10 +173,26 @@ def _known_faults() -> Generator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        known, unknown = group.split((AgentTeamError, CommandFailed))
+        known, unknown = group.split(_known)
         if known is None or unknown is not None:
             raise
         first = first_of(known)
         if isinstance(first, CommandFailed):
             raise first from group
-        raise CommandFailed(str(first)) from group
+        raise CommandFailed(_words(first)) from group
+
+
+def _known(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in DISK
+    return isinstance(error, AgentTeamError | CommandFailed)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        return say(
+            f"the state directory cannot be written: {error.strerror};"
+            " free the disk, then start again",
+            f"无法写入状态目录：{error.strerror}；请释放磁盘空间后重新启动",
+        )
+    return str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, PlainTextResponse
 
@@ -12,8 +12,9 @@ from agentteam_supervisor.server import agents, events, outbox
 from agentteam_supervisor.server.commands import language, look, services
 from agentteam_supervisor.server.openapi import DESCRIPTION
 from agentteam_supervisor.server.problems import Problem
-from agentteam_supervisor.server.schema import deliveries
+from agentteam_supervisor.server.schema import deliveries, meta
 from agentteam_supervisor.server.sse import EventStream
+from agentteam_supervisor.server.writer import StoreUnwritable, words_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,13 +44,17 @@ async def healthz(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Ready means that the store answers and the server is not going down."""
+    """Ready means that the store can be written and the server is not going down."""
     if services(request).feed.closing:
         raise Problem(503, "going_down", "the server is going down; try again later")
     try:
+        await services(request).store.write(_touch)
         return await look(request, _readiness)
+    except StoreUnwritable as exc:
+        detail = f"{exc}; free the disk, and see that it can be written"
+        raise Problem(503, "store_unwritable", detail) from exc
     except SQLAlchemyError as exc:
-        detail = f"the store does not answer: {exc}; look at the disk"
+        detail = f"the store does not answer: {words_of(exc)}; look at the disk"
         raise Problem(503, "store_unavailable", detail) from exc
 
 
@@ -60,6 +65,11 @@ async def metrics(request: Request) -> Response:
 
 async def openapi(_: Request) -> Response:
     return JSONResponse(DESCRIPTION)
+
+
+def _touch(tx: Tx) -> None:
+    """Write what is there already: only a write tells that one is possible."""
+    tx.run(update(meta).where(meta.c.key == "store_id").values(key="store_id"))
 
 
 def _readiness(tx: Tx) -> dict[str, Any]:

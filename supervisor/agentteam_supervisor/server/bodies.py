@@ -52,7 +52,7 @@ def _children(value: Any) -> list[Any]:
         case dict():
             return list(cast("dict[str, Any]", value).values())
         case list():
-            return list(cast("list[Any]", value))
+            return list(cast("Any", value))
         case _:
             return []
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocketDisconnect
 
 from agentteam_protocol.errors import QueueFull
 from agentteam_supervisor.server import (
@@ -18,7 +22,8 @@ from agentteam_supervisor.server import (
 )
 from agentteam_supervisor.server.guard import Guard
 from agentteam_supervisor.server.problems import Problem
-from agentteam_supervisor.server.writer import StoreUnwritable
+from agentteam_supervisor.server.writer import StoreUnwritable, words_of
+from agentteam_supervisor.session.faults import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from agentteam_supervisor.server.commands import Services
+
+LOG = logging.getLogger(__name__)
 
 _AGENT = "/api/agents/{agent}"
 _TARGET = "/api/targets/{target}"
@@ -66,7 +73,13 @@ def build_app(services: Services, extra: Sequence[BaseRoute] = ()) -> Starlette:
     """Put the routes behind the guard; `extra` are the page's, if there is one."""
 
     async def link(websocket: WebSocket) -> None:
-        await services.link.serve(websocket)
+        # Not left to the handlers below: their answers are HTTP, and this is not.
+        try:
+            await services.link.serve(websocket)
+        except* (Problem, QueueFull, StoreUnwritable, SQLAlchemyError) as group:
+            LOG.error("a daemon's link ended: %s", words_of(first_of(group)))
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await websocket.close(1011, "the server cannot serve now; come back")
 
     app = Starlette(
         routes=[*http_routes(), WebSocketRoute("/link", link), *extra],

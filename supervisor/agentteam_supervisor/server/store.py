@@ -17,7 +17,7 @@ from agentteam_protocol.errors import AgentTeamError
 from agentteam_supervisor.server import schema
 from agentteam_supervisor.server.pulse import Pulse
 from agentteam_supervisor.server.transaction import Queued, Tx
-from agentteam_supervisor.server.writer import Job, Writer
+from agentteam_supervisor.server.writer import Job, Writer, words_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -163,7 +163,7 @@ def _prepare(store: Store, path: Path) -> None:
         store.prepare()
     except (OSError, DatabaseError) as exc:
         raise StateUnusable(
-            f"the store {path} cannot be opened: {exc}",
+            f"the store {path} cannot be opened: {words_of(exc)}",
             "check that the disk has room and that the directory is yours to write,"
             " or start with another state directory",
         ) from exc

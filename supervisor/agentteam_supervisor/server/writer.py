@@ -30,6 +30,11 @@ class StoreUnwritable(AgentTeamError):
     """A commit failed (disk full, no permission): nothing of its group happened."""
 
 
+def words_of(exc: BaseException) -> str:
+    """Say what the database said, without its library's framing and links."""
+    return str(getattr(exc, "orig", None) or exc)
+
+
 class _Undone(Exception):
     """SQLite has rolled back the whole group, not only the job that failed."""
 
@@ -123,7 +128,9 @@ class Writer:
             touched.clear()
             queued.clear()
             for job in group:
-                error = StoreUnwritable(f"the store could not be written: {exc}")
+                error = StoreUnwritable(
+                    f"the store could not be written: {words_of(exc)}"
+                )
                 job.result = outcome.Error(error)
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._wake, group, touched, queued)
@@ -141,7 +148,8 @@ class Writer:
             with conn.begin_nested():
                 result = work(tx)
         except OperationalError as exc:
-            raise StoreUnwritable(f"the store could not be written: {exc}") from exc
+            problem = f"the store could not be written: {words_of(exc)}"
+            raise StoreUnwritable(problem) from exc
         touched |= tx.touched
         acts += tx.acts
         queued += tx.queued

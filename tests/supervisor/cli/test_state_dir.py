@@ -126,3 +126,11 @@ def test_who_does_not_leave_in_time_is_named_not_killed(tmp_path: Path) -> None:
             assert [p.pid for p in alive] == [process.pid]
         finally:
             process.kill()
+
+
+def test_a_record_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "server.new").mkdir()
+    record = ServerRecord("http://127.0.0.1:1", 1, "", "")
+    refused = pytest.raises(CommandFailed, match="start again")
+    with refused, announced(tmp_path, record):
+        pass

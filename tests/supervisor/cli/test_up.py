@@ -24,7 +24,7 @@ SLOW_TURN = '#do [{"say": "one two three four five six seven eight", "ms": 500}]
 WITH_A_CHILD = '#do [{"run": "sleep 300"}, {"say": "never"}]'
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.bug("B01")
 def test_it_ends_by_a_signal_and_leaves_nothing(tmp_path: Path, ending: int) -> None:
     with open_service(tmp_path) as service:

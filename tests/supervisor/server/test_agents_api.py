@@ -105,7 +105,11 @@ async def test_changes_reach_the_daemon_under_the_same_epoch(
     async with open_daemon(server.port) as daemon:
         await server.agent("ada")
         first = await daemon.take(AgentGranted)
-        change = {"name": "eve", "model": "m2", "approvalPolicy": "never"}
+        change: dict[str, Any] = {
+            "name": "eve",
+            "model": "m2",
+            "approvalPolicy": "never",
+        }
         change |= {"workdir": "/srv", "options": {"bin": "/bin/x"}}
         answer = await server.client.patch("/api/agents/ada", json=change)
         assert answer.status_code == 200

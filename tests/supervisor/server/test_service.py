@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import resource
 import socket
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
@@ -16,13 +17,17 @@ from agentteam_supervisor.server.app import run_server
 from agentteam_supervisor.server.config import ServerConfig
 from agentteam_supervisor.server.http import PortInUse
 from agentteam_supervisor.server.openapi import DESCRIPTION, SCHEMAS
-from agentteam_supervisor.server.routes import HTTP, http_routes
+from agentteam_supervisor.server.routes import HTTP, build_app, http_routes
 from agentteam_supervisor.server.store import StateUnusable
+from agentteam_supervisor.server.writer import StoreUnwritable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from starlette.websockets import WebSocket
     from tests.kit.server import RunningServer
+
+    from agentteam_supervisor.server.commands import Services
 
 
 @pytest.mark.bug("B12")
@@ -163,8 +168,13 @@ async def test_full_disk_is_a_clear_error_and_the_server_goes_on(
     resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size, before[1]))
     try:
         problem = await server.post("/api/targets/@ada/messages", body, 507)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        unready = await server.client.get("/readyz")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (unready.status_code, unready.json()["type"]) == (503, "store_unwritable")
+    assert "sqlalche.me" not in problem["detail"] + unready.text
+    assert (await server.client.get("/readyz")).status_code == 200
     assert problem["type"] == "store_unwritable"
     assert "disk" in problem["detail"]
     assert (await server.get("/api/targets/@ada/messages"))["head"] == 0
@@ -206,3 +216,29 @@ async def test_port_can_be_taken_again_at_once(tmp_path: Path) -> None:
         port = server.port
     async with open_server(tmp_path, port=port) as server:
         await server.get("/healthz")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_link_that_fails_is_closed_as_a_link(grouped: bool) -> None:
+    """An answer of HTTP on an accepted WebSocket is an error of its own."""
+
+    class Full:
+        async def serve(self, websocket: WebSocket) -> None:
+            await websocket.accept()
+            error = StoreUnwritable("the disk is full")
+            raise ExceptionGroup("both", [error]) if grouped else error
+
+    parts = SimpleNamespace(config=SimpleNamespace(max_body=1), link=Full())
+    app = build_app(cast("Services", parts))
+    sent: list[str] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    headers = [(b"host", b"127.0.0.1")]
+    scope = {"type": "websocket", "path": "/link", "headers": headers}
+    await app(scope, receive, send)
+    assert sent == ["websocket.accept", "websocket.close"]
