@@ -17,6 +17,7 @@ from attrs import frozen
 from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes import orphans, warden
 from agentteam_runtimes.containment import make_cgroup, remove_cgroup
+from agentteam_runtimes.start_settings import check_start, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +75,7 @@ async def start_warden(
     command: Sequence[str], *, cwd: Path, env: Mapping[str, str], lease: float
 ) -> WardenLink:
     """Start a warden, which then starts the runtime; no child is lost in a cancel."""
+    check_start(command, cwd, env)
     await trio.lowlevel.checkpoint_if_cancelled()
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -118,15 +120,17 @@ def start_error(
 ) -> RuntimeMissing:
     """Say why the runtime did not start, and what to do."""
     number = int(report["errno"])
-    program = command[0]
+    program = shown(command[0])
     reason = os.strerror(number)
     match report["stage"], number:
         case "cwd", _:
             return RuntimeMissing(
-                f"the working directory {cwd} cannot be used: {reason}",
-                "create it, or give the agent another working directory",
+                f"the working directory {shown(str(cwd))} cannot be used: {reason}",
+                "create it, or give the agent another `workdir`",
             )
-        case "exec", errno.ENOENT if os.sep in program and (cwd / program).exists():
+        case "exec", errno.ENOENT if (
+            os.sep in command[0] and (cwd / command[0]).exists()
+        ):
             return RuntimeMissing(
                 f"{program} names an interpreter that is not there",
                 "install what its first line names",

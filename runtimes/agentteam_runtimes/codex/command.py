@@ -10,6 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any, cast
 
 from agentteam_protocol.errors import RuntimeMissing
+from agentteam_runtimes.start_settings import check_options, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,10 +56,11 @@ def environment(options: Options) -> dict[str, str]:
 
 def program(options: Options) -> str:
     """Find the executable; raises `RuntimeMissing`."""
+    check_options(options)
     wanted = options.bin or "codex"
     found = shutil.which(wanted, path=environment(options).get("PATH"))
     if found is None:
-        raise RuntimeMissing(f"there is no program {wanted}", INSTALL)
+        raise RuntimeMissing(f"there is no program {shown(wanted)}", INSTALL)
     return found
 
 

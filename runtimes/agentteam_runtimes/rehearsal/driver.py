@@ -38,6 +38,7 @@ from agentteam_runtimes.incarnation import Limits, open_incarnation
 from agentteam_runtimes.rehearsal import wire
 from agentteam_runtimes.rehearsal.conversation import HELLO, Conversation
 from agentteam_runtimes.rehearsal.session import RehearsalSession
+from agentteam_runtimes.start_settings import check_options, shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -126,11 +127,12 @@ def _command(options: Options) -> list[str]:
 
 def _program(options: Options) -> str:
     """Find the Python that plays; raises `RuntimeMissing`."""
+    check_options(options)
     wanted = options.bin or sys.executable
     found = shutil.which(wanted, path=_environment(options).get("PATH"))
     if found is None:
         raise RuntimeMissing(
-            f"there is no program {wanted}",
+            f"there is no program {shown(wanted)}",
             "take the agent's option bin away, or let it name a Python 3.11 or newer",
         )
     return found
