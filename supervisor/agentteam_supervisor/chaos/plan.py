@@ -14,7 +14,7 @@ from attrs import frozen
 from agentteam_supervisor.chaos.registry import PATH, POINTS
 from agentteam_supervisor.chaos.scripts import AGENTS, write_body
 
-ACTS = (("send", 10), ("urgent", 7), ("again", 3), ("stop", 4), ("resume", 1))
+ACTS = (("send", 10), ("urgent", 7), ("again", 3), ("stop", 4), ("resume", 4))
 FAULTS = (
     ("runtime killed", 10),
     ("runtime stopped", 6),
@@ -82,8 +82,8 @@ class Life:
 def plan_life(seed: int, number: int) -> Life:
     """Draw one life."""
     rng = random.Random(f"{seed}/{number}")
-    apart = rng.random() < 0.3
-    seconds = round(rng.uniform(1.0, 4.0), 2)
+    apart = rng.random() < 0.4
+    seconds = round(rng.uniform(1.0, 5.0), 2)
     faults = (*FAULTS, *LINK_FAULTS) if apart else FAULTS
     return Life(
         number=number,
@@ -93,7 +93,7 @@ def plan_life(seed: int, number: int) -> Life:
         seconds=seconds,
         end="ended" if rng.random() < 0.1 else "killed",
         acts=tuple(_act(rng, seconds) for _ in range(rng.randint(3, 14))),
-        faults=tuple(_fault(rng, seconds, faults) for _ in range(rng.randint(1, 9))),
+        faults=tuple(_fault(rng, seconds, faults) for _ in range(rng.randint(2, 18))),
     )
 
 
