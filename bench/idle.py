@@ -46,7 +46,7 @@ class Footprint:
 
 
 async def row_10(scale: Scale, place: Path) -> list[Line]:
-    count, many = scale.of(200, 4), scale.of(5000, 50)
+    count, many = scale.of(100, 4), scale.of(5000, 50)
     bare_kb, bare_fds = await trio.to_thread.run_sync(_bare, count)
     async with trio.open_nursery() as seats:
         before = Footprint()

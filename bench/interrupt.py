@@ -156,7 +156,7 @@ async def row_2(scale: Scale, place: Path) -> list[Line]:
 
 
 async def row_3(scale: Scale, place: Path) -> list[Line]:
-    count = scale.of(100, 3)
+    count = scale.of(30, 3)
     idle, runnable = scale.of(1000, 20), scale.of(100, 5)
     alone: list[Samples] = []
     loaded: list[Samples] = []
