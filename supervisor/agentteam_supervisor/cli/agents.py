@@ -14,20 +14,22 @@ from agentteam_supervisor.cli.output import print_json, print_table
 from agentteam_supervisor.cli.reach import connect, server_options
 from agentteam_supervisor.cli.speech import say
 
+workdir_option = click.option(
+    "--workdir",
+    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+    help="Where the agent works; default: chosen by the service.",
+)
+
 
 @click.group()
 def agents() -> None:
-    """Add, list and remove agents."""
+    """Add, list, change (set) and remove (rm) agents."""
 
 
 @agents.command("add")
 @click.argument("name")
 @click.option("--runtime", required=True, help="rehearsal, codex, ...")
-@click.option(
-    "--workdir",
-    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
-    help="Where the agent works; default: chosen by the service.",
-)
+@workdir_option
 @click.option("--model", help="The runtime's own name of a model.")
 @click.option("--approvals", type=click.Choice(["ask", "never"]), help="Default: ask.")
 @click.option("--no-auto-reply", is_flag=True, help="Do not publish final texts.")
@@ -58,6 +60,7 @@ def add(
     wanted = {key: value for key, value in body.items() if value is not None}
     with connect(state_dir, url) as client:
         agent = client.post("/api/agents", wanted)
+    _warn(workdir)
     if as_json:
         print_json(agent)
     else:
@@ -67,6 +70,53 @@ def add(
                 f"已创建 agent {name}（{runtime}）；用 `agentteam send @{name} ...` 与它对话",
             )
         )
+
+
+def _warn(workdir: Path | None) -> None:
+    if workdir is not None and not workdir.is_dir():
+        words = say(
+            f"warning: {workdir} does not exist; create it before you send",
+            f"警告：{workdir} 不存在；发送消息前请先创建",
+        )
+        click.echo(words, err=True)
+
+
+@agents.command("set")
+@click.argument("agent")
+@workdir_option
+@click.option("--model", help="The runtime's own name of a model.")
+@click.option("--approvals", type=click.Choice(["ask", "never"]))
+@click.option("--options", "options_json", help="JSON; takes the place of all options.")
+@server_options
+def change(
+    agent: str,
+    workdir: Path | None,
+    model: str | None,
+    approvals: str | None,
+    options_json: str | None,
+    state_dir: Path,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Change settings of AGENT; they hold once its current run has ended."""
+    from agentteam_supervisor.cli.client import agent_path
+
+    body: dict[str, Any] = {
+        "workdir": str(workdir) if workdir else None,
+        "model": model,
+        "approvalPolicy": approvals,
+        "options": _options(options_json),
+    }
+    wanted = {key: value for key, value in body.items() if value is not None}
+    if not wanted:
+        raise click.UsageError("say what to change, such as --workdir")
+    with connect(state_dir, url) as client:
+        changed = client.patch(agent_path(agent), wanted)
+    _warn(workdir)
+    if as_json:
+        print_json(changed)
+    else:
+        click.echo(say(f"agent {agent} is changed", f"已更改 agent {agent}"))
 
 
 def _options(text: str | None) -> Any:
@@ -117,10 +167,10 @@ def _row(agent: dict[str, Any]) -> list[str]:
 @server_options
 def remove(agent: str, state_dir: Path, url: str | None, as_json: bool) -> None:
     """End the session of AGENT and forget it; its messages stay."""
-    from agentteam_supervisor.cli.client import segment
+    from agentteam_supervisor.cli.client import agent_path
 
     with connect(state_dir, url) as client:
-        client.delete(f"/api/agents/{segment(agent)}")
+        client.delete(agent_path(agent))
     if as_json:
         print_json({"removed": agent})
     else:

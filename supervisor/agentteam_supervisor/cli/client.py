@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote
 
+import click
 import httpx
 
 from agentteam_supervisor.cli.event_stream import EventStream
@@ -23,9 +24,21 @@ TRIES = 3
 SECONDS = 15.0
 
 
+NAME = re.compile(r"@?[A-Za-z0-9_-]{1,128}")
+
+
 def segment(name: str) -> str:
-    """Quote an id or a name as one part of a path."""
-    return quote(name, safe="@")
+    """Give an id or a name as one part of a path; anything else is wrong usage."""
+    if not NAME.fullmatch(name):
+        raise click.UsageError(
+            say(f"{name!r} is neither a name nor an id", f"{name!r} 不是名称或 ID")
+        )
+    return name
+
+
+def agent_path(agent: str) -> str:
+    """Give the path of an agent, which may be named as the target that it is."""
+    return f"/api/agents/{segment(agent).removeprefix('@')}"
 
 
 class Client:
@@ -71,17 +84,26 @@ class Client:
         headers = {"Idempotency-Key": secrets.token_hex(16)}
         return self._answer(lambda: self._http.post(path, json=body, headers=headers))
 
+    def patch(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+        return self._answer(lambda: self._http.patch(path, json=body), tries=1)
+
     def delete(self, path: str) -> JsonObject:
         return self._answer(lambda: self._http.delete(path), tries=1)
 
     def at_target(self, target: str, call: Callable[[str], JsonObject]) -> JsonObject:
-        """Call with the target's path; a bare agent name means its direct target."""
+        """Call with the target's path; `name` and `@name` stand for each other."""
+        other = target[1:] if target.startswith("@") else f"@{target}"
         try:
             return call(f"/api/targets/{segment(target)}")
         except CommandFailed as exc:
-            if target.startswith("@") or exc.problem.get("status") != 404:
+            if exc.problem.get("status") != 404:
                 raise
-        return call(f"/api/targets/{segment('@' + target)}")
+            refused = exc
+        try:
+            return call(f"/api/targets/{segment(other)}")
+        except CommandFailed as exc:
+            missing = exc.problem.get("status") == 404
+            raise (refused if missing else exc) from None
 
     def delivery(self, delivery_id: str, wait: float = 0) -> JsonObject:
         """Get a delivery; waits for its terminal state for so many seconds."""

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentteam_supervisor.cli.failure import CommandFailed
-from agentteam_supervisor.cli.lines import activity_line
+from agentteam_supervisor.cli.json_object import part
+from agentteam_supervisor.cli.lines import activity_line, problem_line
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import connect, server_options, timeout_option
 from agentteam_supervisor.cli.speech import say
 
+# How long a resumed agent may take to fail again, and the looks at it meanwhile.
+RESUMED = 2.0
+LOOK = 0.1
+COMING = ("Starting", "Recovering")
+
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentteam_supervisor.cli.client import Client
     from agentteam_supervisor.cli.event_stream import EventStream
 
 
@@ -38,9 +46,9 @@ def stop(
 
     What it already did (files, commits, calls) stays done. Waiting messages stay too.
     """
-    from agentteam_supervisor.cli.client import segment
+    from agentteam_supervisor.cli.client import agent_path
 
-    path = f"/api/agents/{segment(agent)}"
+    path = agent_path(agent)
     with connect(state_dir, url) as client, client.events(timeout) as events:
         run_id = run_id or _current_run(agent, client.get(path))
         body = {"runId": run_id, "action": "interrupt_current_run"}
@@ -83,12 +91,31 @@ def _follow(run_id: str, events: EventStream, as_json: bool) -> None:
 @server_options
 def resume(agent: str, state_dir: Path, url: str | None, as_json: bool) -> None:
     """Let AGENT go on with what waits since it was stopped."""
-    from agentteam_supervisor.cli.client import segment
+    from agentteam_supervisor.cli.client import agent_path
 
     with connect(state_dir, url) as client:
-        path = f"/api/agents/{segment(agent)}/control"
-        answer = client.post(path, {"action": "resume"})
+        path = agent_path(agent)
+        answer = client.post(f"{path}/control", {"action": "resume"})
+        problem = _still_wrong(client, path)
+    if problem:
+        words = say(f"{agent} cannot go on", f"{agent} 无法继续")
+        line = f"{words}: {problem_line(problem)}"
+        raise CommandFailed(line, problem={"diagnostic": problem})
     if as_json:
         print_json(answer)
     else:
         click.echo(say(f"{agent} goes on", f"{agent} 继续运行"))
+
+
+def _still_wrong(client: Client, path: str) -> dict[str, Any]:
+    """Look for a while whether the agent fails once more; it was cleared before."""
+    deadline = time.monotonic() + RESUMED
+    while True:
+        agent = client.get(path)
+        problem = part(agent, "problem")
+        coming = part(agent, "detail").get("phase") in COMING
+        if not problem and not agent.get("parked") and not coming:
+            return {}
+        if time.monotonic() > deadline:
+            return problem
+        time.sleep(LOOK)

@@ -23,7 +23,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "daemon": ("apart", "Start a daemon alone.", "只启动守护端。"),
     "status": ("lifecycle", "Show what runs.", "查看运行状态。"),
     "down": ("lifecycle", "Stop what `up` started.", "停止 `up` 启动的进程。"),
-    "agents": ("agents", "Add, list and remove agents.", "添加、列出、移除 agent。"),
+    "agents": (
+        "agents",
+        "Add, list, set and rm (remove) agents.",
+        "添加、列出、更改（set）、移除（rm）agent。",
+    ),
     "send": ("send", "Send a message.", "发送消息。"),
     "messages": ("messages", "Show the messages of a target.", "查看会话消息。"),
     "urgent": ("urgent", "Mark a sent message urgent.", "将已发送的消息加急。"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -65,7 +66,16 @@ def connect(state_dir: Path, url: str | None) -> Client:
         if record is None:
             raise CommandFailed(_no_server(state_dir), ExitCode.unreachable)
         url = record.url
+    elif not url.startswith(("http://", "https://")) or not urlsplit(url).hostname:
+        raise click.BadParameter(_no_url(url), param_hint="--url")
     return Client(url)
+
+
+def _no_url(url: str) -> str:
+    return say(
+        f"{url!r} is no address; it looks like http://127.0.0.1:8642",
+        f"{url!r} 不是地址；应类似 http://127.0.0.1:8642",
+    )
 
 
 def _no_server(state_dir: Path) -> str:

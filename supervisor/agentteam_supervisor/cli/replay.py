@@ -27,9 +27,9 @@ def replay(
     agent: str, turns: int | None, state_dir: Path, url: str | None, as_json: bool
 ) -> None:
     """Show what AGENT was told, did and said, turn by turn."""
-    from agentteam_supervisor.cli.client import segment
+    from agentteam_supervisor.cli.client import agent_path
 
-    path = f"/api/agents/{segment(agent)}"
+    path = agent_path(agent)
     with connect(state_dir, url) as client:
         runs = list(_all(client, f"{path}/runs", "runs"))
         events = list(_all(client, f"{path}/journal", "events"))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Between two looks at whether the agent can run at all.
 LOOK = 2.0
+# How long after its turn's end a reply may still be on its way.
+LATE = 1.0
 
 
 @click.command()
@@ -51,7 +53,7 @@ def send(
 ) -> None:
     """Send BODY (`-`: standard input) to TARGET, an agent's or a group's name."""
     text = sys.stdin.read() if body == "-" else body
-    wanted = {"body": text} | ({"author": author} if author else {})
+    wanted = {"body": text} | ({} if author is None else {"author": author})
     with connect(state_dir, url) as client, client.events(timeout) as events:
         message = client.at_target(
             target, lambda path: client.post(f"{path}/messages", wanted)
@@ -61,7 +63,7 @@ def send(
             for delivery in message["deliveries"]:
                 _print_settled(settled(client, delivery, timeout), as_json)
         if follow:
-            _print_reply(reply_to(message, events), target, as_json)
+            _print_reply(reply_to(client, message, events), target, as_json)
 
 
 def _print_sent(message: dict[str, Any], target: str, as_json: bool) -> None:
@@ -118,19 +120,72 @@ def _print_settled(delivery: dict[str, Any], as_json: bool) -> None:
         click.echo(delivery_line(delivery))
 
 
-def reply_to(message: dict[str, Any], events: EventStream) -> dict[str, Any]:
-    """Wait for the first agent's message after this one in the same target."""
+def reply_to(
+    client: Client, message: dict[str, Any], events: EventStream
+) -> dict[str, Any] | None:
+    """
+    Wait for the first agent's message after this one in the same target.
+
+    None: every agent that read it has ended its turn, and none said anything. An agent
+    that has a problem ends the wait with what to do about it.
+    """
+    silent: set[str] = set()
+    waiting = {str(d["agentId"]): str(d["id"]) for d in message["deliveries"]}
+    for delivery in waiting.values():
+        _check_on_its_way(client, client.delivery(delivery, wait=LOOK))
     for event in events:
-        if event.name != "message" or event.data["target"] != message["target"]:
-            continue
-        by_agent = event.data["author"]["kind"] == "agent"
-        if by_agent and event.data["targetSeq"] > message["targetSeq"]:
-            return event.data
+        item = event.data
+        match event.name:
+            case "message" if _answers(item, message):
+                return item
+            case "agent" if waiting.get(item["id"]) and part(item, "problem"):
+                _check_on_its_way(client, client.delivery(waiting[item["id"]]))
+            case "delivery" if item["id"] in waiting.values():
+                _check_on_its_way(client, item)
+            case "activity" if item["kind"] == "run_ended":
+                agent = str(item["agentId"])
+                if _is_done(client, agent, waiting.get(agent)):
+                    silent.add(agent)
+            case _:
+                pass
+        if waiting and silent == set(waiting):
+            return _late_reply(client, message)
     raise AssertionError("unreachable: the stream ends by raising")
 
 
-def _print_reply(message: dict[str, Any], target: str, as_json: bool) -> None:
-    if as_json:
+def _check_on_its_way(client: Client, delivery: dict[str, Any]) -> None:
+    if delivery["state"] == "queued":
+        _check_agent(client, delivery)
+    elif delivery["state"] in SETTLED - {"surfaced", "superseded"}:
+        raise CommandFailed(delivery_line(delivery), problem=delivery)
+
+
+def _answers(item: dict[str, Any], message: dict[str, Any]) -> bool:
+    later = item["target"] == message["target"]
+    later = later and item["targetSeq"] > message["targetSeq"]
+    return bool(later and item["author"]["kind"] == "agent")
+
+
+def _is_done(client: Client, agent: str, delivery: str | None) -> bool:
+    """Tell whether the agent has read the message and runs no more."""
+    if delivery is None or client.delivery(delivery)["state"] not in SETTLED:
+        return False
+    return bool(client.get(f"/api/agents/{agent}")["status"] != "running")
+
+
+def _late_reply(client: Client, message: dict[str, Any]) -> dict[str, Any] | None:
+    """Look once more: a reply is published a moment after its turn has ended."""
+    time.sleep(LATE)
+    path = f"/api/targets/{message['target']}/messages"
+    found = client.get(path, after=message["targetSeq"], limit=100)["messages"]
+    return next((m for m in found if _answers(m, message)), None)
+
+
+def _print_reply(message: dict[str, Any] | None, target: str, as_json: bool) -> None:
+    if message is None:
+        words = say("the turn ended without a text", "回合已结束，没有文字回复")
+        click.echo(words, err=as_json)
+    elif as_json:
         print_json(message)
     else:
         click.echo(message_line(message, target))

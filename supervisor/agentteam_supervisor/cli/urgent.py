@@ -52,10 +52,10 @@ def urgent(
     with connect(state_dir, url) as client, client.events(timeout) as events:
         chosen = message or newest_message(client, agent)
         delivery = mark(client, chosen, agent)
-        if as_json:
-            print_json(delivery)
         if not no_wait:
             delivery = follow(client, delivery, events, as_json)
+        elif as_json:
+            print_json(delivery)
         if not as_json:
             click.echo(delivery_line(delivery))
 
@@ -65,14 +65,14 @@ def mark(client: Client, message: str, agent: str | None) -> dict[str, Any]:
 
     body = {"interruptPolicy": "interrupt_current_run"}
     if agent is not None:
-        body["agentId"] = agent
+        body["agentId"] = agent.removeprefix("@")
     return client.post(f"/api/messages/{segment(message)}/agent-delivery", body)
 
 
 def newest_message(client: Client, agent: str | None) -> str:
     """Find the newest message of a person, in the agent's own target or anywhere."""
     if agent is not None:
-        paths = [f"@{agent}"]
+        paths = [f"@{agent.removeprefix('@')}"]
     else:
         targets = client.get("/api/targets", limit=1000)["targets"]
         paths = [str(target["id"]) for target in targets]
@@ -140,7 +140,5 @@ def _print_lines(
 
 
 def _print_line(item: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(item)
-    else:
+    if not as_json:  # that is one object: the outcome
         click.echo(activity_line(item))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-from agentteam_supervisor.cli.client import Client
+from agentteam_supervisor.cli.client import Client, agent_path, segment
 from agentteam_supervisor.cli.event_stream import Event, parse_events
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
 
@@ -82,11 +83,12 @@ def test_an_answer_that_takes_too_long_is_a_timeout() -> None:
     assert caught.value.exit_code == ExitCode.timeout
 
 
-def test_a_name_is_one_segment_of_the_path(api: ApiServer) -> None:
-    api.answer("POST /api/targets/#a b/messages", {"id": "msg_1"})
-    with Client(api.url) as client:
-        client.at_target("#a b", lambda path: client.post(f"{path}/messages", {}))
-    assert len(api.requests) == 1
+@pytest.mark.parametrize("name", ["", "#a b", "../../agents", "a/b", "@", "a\n"])
+def test_what_is_no_name_makes_no_path(name: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        segment(name)
+    assert "/api" not in caught.value.message
+    assert agent_path("@ada") == agent_path("ada") == "/api/agents/ada"
 
 
 def test_a_bare_agent_name_means_its_direct_target(api: ApiServer) -> None:

@@ -104,9 +104,39 @@ def test_follow_prints_the_reply_and_nobody_elses(api: ApiServer, run: Run) -> N
         ("s.3", "message", message(8, "user", "another person")),
         ("s.4", "message", message(9, "agent", "the\x1b[2J reply")),
     )
+    api.answer("GET /api/deliveries/dlv_1", delivery("surfaced", id="dlv_1"))
     result = run("send", "@demo", "hi", "--follow", "--url", api.url)
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[1:] == ["[@demo 9] ann: the?[2J reply"]
+
+
+def test_follow_ends_with_the_problem_of_an_agent_that_cannot_run(
+    api: ApiServer, run: Run
+) -> None:
+    api.answer("POST /api/targets/@demo/messages", message(7))
+    api.answer("GET /api/deliveries/dlv_1", delivery("queued", id="dlv_1"))
+    why = {"problem": "it is not installed", "whatToDo": "install it"}
+    api.answer("GET /api/agents/agt_1", {"name": "demo", "problem": why})
+    result = run("send", "demo", "hi", "--follow", "--url", api.url)
+    assert result.exit_code == ExitCode.failed
+    assert "it is not installed; install it" in result.stderr
+
+
+def test_follow_ends_with_a_turn_that_said_nothing(
+    api: ApiServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentteam_supervisor.cli.send.LATE", 0)
+    call = "POST /api/targets/@demo/messages"
+    api.answer(call, message(7))
+    ended = {"kind": "run_ended", "agentId": "agt_1", "text": ""}
+    api.cause(call, ("s.1", "activity", ended), ("s.2", "activity", ended))
+    state = delivery("surfaced", id="dlv_1")
+    api.answer("GET /api/deliveries/dlv_1", state, delivery("queued"), state)
+    api.answer("GET /api/agents/agt_1", {"status": "idle", "problem": None})
+    api.answer("GET /api/targets/tgt_1/messages", {"messages": [], "head": 7})
+    result = run("send", "@demo", "hi", "--follow", "--url", api.url)
+    assert result.exit_code == 0, result.output
+    assert "without a text" in result.stdout
 
 
 def test_messages_shows_the_newest_ones(api: ApiServer, run: Run) -> None:
@@ -161,8 +191,6 @@ def test_a_failed_urgent_ends_with_its_diagnostic(api: ApiServer, run: Run) -> N
     assert result.exit_code == ExitCode.failed
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line.get("state", line.get("kind")) for line in lines] == [
-        "queued",
-        "failed",
         "failed",
     ]
     problem = json.loads(result.stderr)

@@ -11,6 +11,8 @@ from agentteam_supervisor.cli.failure import ExitCode
 from agentteam_supervisor.cli.main import VERBS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.kit.api_server import ApiServer
     from tests.supervisor.cli.conftest import Run
 
@@ -150,8 +152,39 @@ def test_a_stale_run_is_refused_in_the_servers_words(api: ApiServer, run: Run) -
 
 def test_resume_unparks(api: ApiServer, run: Run) -> None:
     api.answer("POST /api/agents/demo/control", {"result": "resumed"})
+    api.answer("GET /api/agents/demo", AGENT)
     assert run("resume", "demo", "--url", api.url).stdout == "demo goes on\n"
     assert api.requests[0].body == {"action": "resume"}
+
+
+def test_resume_says_when_the_agent_fails_again(
+    api: ApiServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentteam_supervisor.cli.control.RESUMED", 0)
+    api.answer("POST /api/agents/demo/control", {"result": "resumed"})
+    why = {"problem": "it is not installed", "whatToDo": "install it"}
+    api.answer("GET /api/agents/demo", {**IDLE, "parked": True, "problem": why})
+    result = run("resume", "@demo", "--url", api.url)
+    assert result.exit_code == ExitCode.failed
+    assert "it is not installed; install it" in result.stderr
+
+
+def test_agents_set_changes_what_was_said(
+    api: ApiServer, run: Run, tmp_path: Path
+) -> None:
+    api.answer("PATCH /api/agents/demo", AGENT)
+    wanted = str(tmp_path / "none")
+    where = ("--workdir", wanted, "--url", api.url)
+    result = run("agents", "set", "@demo", *where)
+    assert result.exit_code == 0, result.output
+    assert api.requests[0].body == {"workdir": wanted}
+    assert "does not exist" in result.stderr
+    nothing = run("agents", "set", "demo", "--url", api.url)
+    assert nothing.exit_code == ExitCode.usage
+
+
+def test_an_address_that_is_none_is_wrong_usage(run: Run) -> None:
+    assert run("status", "--url", "nonsense").exit_code == ExitCode.usage
 
 
 def test_resolve_says_redeliver_or_dismiss(api: ApiServer, run: Run) -> None:
@@ -264,6 +297,7 @@ def test_json_is_one_object_on_one_line(
     api: ApiServer, run: Run, call: str, arguments: list[str], answer: dict[str, Any]
 ) -> None:
     api.answer(call, answer)
+    api.answer("GET /api/agents/a", IDLE)
     result = run(*arguments, "--json", "--url", api.url)
     assert result.exit_code == 0, result.output
     assert isinstance(json.loads(result.stdout), dict)
