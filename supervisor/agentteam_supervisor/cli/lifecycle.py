@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentteam_supervisor.cli.agents import print_agents
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
+from agentteam_supervisor.cli.json_object import part
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import (
     connect,
@@ -38,6 +39,18 @@ def status(state_dir: Path, url: str | None, as_json: bool) -> None:
         print_json(head | {"agents": agents, "approvals": pending})
         return
     click.echo(address + (f"  pid {record.pid}" if record else ""))
+    if record and record.daemon and any(_is_apart(agent) for agent in agents):
+        agents = [
+            agent | {"problem": None} if _is_apart(agent) else agent for agent in agents
+        ]
+        click.echo(
+            say(
+                "the daemon of this `agentteam up` has trouble: look at what `up` prints,"
+                " and run `agentteam doctor`; what you send is kept meanwhile",
+                "此 `agentteam up` 的守护端有问题：请查看 `up` 的输出并运行 `agentteam doctor`；"
+                "期间发送的消息会保留",
+            )
+        )
     print_agents(agents)
     if pending:
         count = len(pending)
@@ -47,6 +60,12 @@ def status(state_dir: Path, url: str | None, as_json: bool) -> None:
                 f"{count} 项待审批：请运行 `agentteam approvals`",
             )
         )
+
+
+def _is_apart(agent: dict[str, Any]) -> bool:
+    """Tell whether all that is wrong is that its daemon is not connected."""
+    connected = part(agent, "daemon").get("connected", True)
+    return not connected and bool(part(agent, "problem"))
 
 
 @click.command()

@@ -21,10 +21,13 @@ FILE = "server.json"
 
 @frozen
 class ServerRecord:
+    """`daemon`: the same process runs the daemon too."""
+
     url: str
     pid: int
     started: str
     version: str
+    daemon: bool = False
 
 
 def read_record(directory: Path) -> ServerRecord | None:
@@ -37,7 +40,7 @@ def read_record(directory: Path) -> ServerRecord | None:
         case {"url": str(url), "pid": int(pid)}:
             rest = cast("dict[str, Any]", data)
             started, version = str(rest.get("started")), str(rest.get("version"))
-            return ServerRecord(url, pid, started, version)
+            return ServerRecord(url, pid, started, version, rest.get("daemon") is True)
         case _:
             return None
 

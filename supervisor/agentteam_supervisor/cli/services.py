@@ -53,7 +53,7 @@ def run_here(
             async with trio.open_nursery() as inner:
                 await inner.start(run_daemon, DaemonConfig(directory), url)
                 await trio.to_thread.run_sync(_make_agents, url, directory, declared)
-                await _ready(directory, url, as_json, stopped)
+                await _ready(directory, url, as_json, stopped, own=True)
                 inner.cancel_scope.cancel()
             outer.cancel_scope.cancel()
 
@@ -125,9 +125,11 @@ def _make_agents(url: str, directory: Path, declared: Sequence[dict[str, Any]]) 
         make_agents(client, directory, declared)
 
 
-async def _ready(directory: Path, url: str, as_json: bool, stopped: trio.Event) -> None:
+async def _ready(
+    directory: Path, url: str, as_json: bool, stopped: trio.Event, own: bool = False
+) -> None:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    record = ServerRecord(url, os.getpid(), now, version("agentteam-supervisor"))
+    record = ServerRecord(url, os.getpid(), now, version("agentteam-supervisor"), own)
     with announced(directory, record):
         _say_ready(f"listening on {url}", {"listening": url}, as_json)
         await stopped.wait()

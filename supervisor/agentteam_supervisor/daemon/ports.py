@@ -140,7 +140,7 @@ def _look(driver: Driver, workdir: str | None, options: Options) -> Capabilities
     if workdir is not None and not Path(workdir).expanduser().is_dir():
         raise RuntimeMissing(
             f"the working directory {workdir} does not exist",
-            "create it, or give the agent another one, then send again",
+            "create it, or choose another (agentteam agents set NAME --workdir DIR)",
         )
     return driver.probe(options)
 

@@ -14,7 +14,9 @@ from agentteam_protocol.errors import (
     RuntimeTooSlow,
 )
 
-_LOOK = "look at the runtime (agentteam doctor), then send again"
+# What was sent still waits: a second one would be a second request.
+RESUME = "then resume the agent (agentteam resume NAME)"
+_LOOK = f"look at the runtime (agentteam doctor), {RESUME}"
 
 
 def first_of(error: BaseException) -> BaseException:
@@ -40,16 +42,16 @@ def diagnose_start(failure: RuntimeFailure | None, limit: float | None) -> Diagn
         case None:
             return Diagnostic(f"the runtime was not ready within {limit} s", _LOOK)
         case RuntimeMissing():
-            return Diagnostic(failure.problem, failure.what_to_do)
+            return Diagnostic(failure.problem, f"{failure.what_to_do}, {RESUME}")
         case RuntimeExited():
             last = failure.stderr_tail.strip()
             problem = f"{failure} during its start" + (f": {last}" if last else "")
-            return Diagnostic(problem, "read its last words, then send again")
+            return Diagnostic(problem, f"read its last words, {RESUME}")
         case RuntimeTooSlow():
             return Diagnostic(str(failure), _LOOK)
         case RuntimeFailure():
             problem = f"the runtime did not start: {failure}"
-            return Diagnostic(problem, "check its settings and login, then send again")
+            return Diagnostic(problem, f"check its settings and login, {RESUME}")
 
 
 def diagnose_end(error: BaseException) -> Diagnostic:

@@ -131,6 +131,8 @@ def dismissed(w: Work, e: ev.Dismissed) -> None:
     if item is not None:
         gone = (item,)
         w.drop(gone, j.SpliceReason.withdrawn, DeliveryState.cancelled, withdrawn)
+        if w.phase is Phase.offline and not waiting(w.ledger.lanes):
+            _forget_problem(w)  # nothing waits for it to be mended
     elif view.state in _DISMISSABLE:
         w.change(
             evolve(view.item, attempt=view.attempt), DeliveryState.cancelled, withdrawn
@@ -195,8 +197,14 @@ def resumed(w: Work, e: ev.ResumeRequested) -> None:
     """Un-park; a session that could not start tries again (t40)."""
     if w.phase in (Phase.idle, Phase.offline):
         w.park(0)
+        _forget_problem(w)  # it is told again if it is still there
         wake(w)
     w.reply(e.ref, value=ControlResult.resumed)
+
+
+def _forget_problem(w: Work) -> None:
+    if w.ledger.problem is not None:
+        w.record(j.RunProblem(None))
 
 
 # --- maintenance -----------------------------------------------------------------------

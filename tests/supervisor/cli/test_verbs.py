@@ -9,6 +9,7 @@ import pytest
 
 from agentteam_supervisor.cli.failure import ExitCode
 from agentteam_supervisor.cli.main import VERBS
+from agentteam_supervisor.cli.server_record import ServerRecord, announced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -302,6 +303,21 @@ def test_json_is_one_object_on_one_line(
     assert result.exit_code == 0, result.output
     assert isinstance(json.loads(result.stdout), dict)
     assert result.stdout.count("\n") == 1
+
+
+def test_status_does_not_tell_to_start_a_daemon_that_up_runs(
+    api: ApiServer, run: Run, tmp_path: Path
+) -> None:
+    away = {"problem": "no daemon is connected", "whatToDo": "start one"}
+    agent = {**AGENT, "problem": away, "daemon": {"connected": False}}
+    api.answer("GET /healthz", {})
+    api.answer("GET /api/agents", {"agents": [agent]})
+    api.answer("GET /api/approvals", {"approvals": []})
+    for own in (True, False):
+        with announced(tmp_path, ServerRecord(api.url, 1, "", "", own)):
+            shown = run("status", "--state-dir", str(tmp_path)).stdout
+        assert ("start one" in shown) is not own
+        assert ("has trouble" in shown) is own
 
 
 def test_status_shows_agents_and_what_waits(api: ApiServer, run: Run) -> None:

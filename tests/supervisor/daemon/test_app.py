@@ -202,6 +202,24 @@ async def test_what_cannot_start_is_the_agents_problem_with_what_to_do(
 
 
 @pytest.mark.slow
+async def test_another_workdir_and_a_resume_mend_a_start(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api, daemon(tmp_path / "daemon", api):
+        await api.add(workdir="/no/such/place")
+        message = await api.send(text="hello")
+        agent = await api.agent_when(lambda a: a["problem"])
+        assert "agentteam resume" in agent["problem"]["whatToDo"]
+        change = {"workdir": str(tmp_path)}
+        answer = await api.client.patch("/api/agents/demo", json=change)
+        assert answer.status_code == 200
+        await api.post("/api/agents/demo/control", {"action": "resume"})
+        delivered = await api.delivered(message["deliveries"][0])
+        assert delivered["state"] == "surfaced"
+        assert (await api.agent_when(lambda a: a["status"] == "idle"))[
+            "problem"
+        ] is None
+
+
+@pytest.mark.slow
 @pytest.mark.bug("B14")
 async def test_what_was_sent_while_the_daemon_was_away_is_delivered_once(
     tmp_path: Path,

@@ -31,6 +31,7 @@ from tests.kit.situations import (
 
 from agentteam_protocol.control import ControlResult
 from agentteam_protocol.delivery import DeliveryState
+from agentteam_protocol.ids import DeliveryId
 from agentteam_protocol.inbox import Lane
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.state import Phase
@@ -237,6 +238,22 @@ def test_t39_a_failed_start_keeps_entries_fails_urgents_and_shows_why() -> None:
     assert lane(drive, Lane.next_turn) == ["first"]
     assert state_of(drive, "dlv_u") is DeliveryState.failed
     assert frontier(drive) == 0
+
+
+def test_a_problem_goes_when_nothing_waits_for_it_or_a_person_resumes() -> None:
+    drive = starting()
+    drive.deliver(ordinary("x", 1))
+    drive.perform(drive.wanted(fx.OpenRuntime)[0], Manner(starts=False))
+    drive.feed(ev.Dismissed(DeliveryId("dlv_x")))
+    assert drive.session.ledger.problem == BROKEN, "another one still waits for it"
+    drive.feed(ev.ResumeRequested(1))
+    assert drive.session.ledger.problem is None
+    alone = Drive()
+    alone.deliver(ordinary("x", 1))
+    alone.perform(alone.wanted(fx.OpenRuntime)[0], Manner(starts=False))
+    assert alone.session.ledger.problem == BROKEN
+    alone.feed(ev.Dismissed(DeliveryId("dlv_x")))
+    assert alone.session.ledger.problem is None
 
 
 @pytest.mark.parametrize("begin", [idle, offline])
