@@ -77,6 +77,8 @@ async def start_warden(
     """Start a warden, which then starts the runtime; no child is lost in a cancel."""
     check_start(command, cwd, env)
     await trio.lowlevel.checkpoint_if_cancelled()
+    # What a warden held falls to us should it be killed, where no cgroup names it.
+    orphans.ensure_subreaper()
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     cgroup = make_cgroup()
