@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from tests.kit.driving import AGENT, Drive
-from tests.supervisor.session.test_invariants import SETTINGS, TARGETS, Sessions
+from tests.kit.people import TARGETS
+from tests.supervisor.session.test_invariants import SETTINGS, Sessions
 
 from agentteam_protocol import journal as j
 from agentteam_protocol.activity import ActivityKind as K, Language, render
