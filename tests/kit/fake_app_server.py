@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
+from tests.kit.seen_events import SeenEvents
 
 from agentteam_protocol.errors import RuntimeExited
 from agentteam_protocol.ids import ItemId
@@ -14,7 +15,6 @@ from agentteam_runtimes.codex.connection import Connection, Received
 from agentteam_runtimes.codex.session import CodexSession
 from agentteam_runtimes.codex.turns import Turns
 from agentteam_runtimes.driver import Batch, InputItem, TurnRef
-from tests.kit.seen_events import SeenEvents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -33,9 +33,7 @@ class FakeAppServer:
         self._wrote = trio.Event()
         connection = Connection(self._write, self._received)
         self.connection = connection
-        self.session = CodexSession(
-            connection, Turns(THREAD), None, self.seen, nursery
-        )
+        self.session = CodexSession(connection, Turns(THREAD), None, self.seen, nursery)
 
     async def _write(self, data: bytes) -> None:
         await trio.lowlevel.checkpoint()

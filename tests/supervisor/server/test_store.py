@@ -7,6 +7,7 @@ import resource
 import sqlite3
 import threading
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,9 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from sqlalchemy import Executable
+
     from agentteam_supervisor.server.transaction import Tx
 
 THREADS, ROUNDS = 8, 50
+
+
+def _run(statement: Executable, tx: Tx) -> None:
+    tx.run(statement)
 
 
 async def _created(path: Path) -> Path:
@@ -279,7 +286,7 @@ async def test_what_was_claimed_while_the_disk_filled_up_is_there(
                 key = f"{name}-{n}"
                 row = insert(schema.meta).values(key=key, value="x" * 3000)
                 with contextlib.suppress(StoreUnwritable):
-                    await store.write(lambda tx, row=row: tx.run(row))
+                    await store.write(partial(_run, row))
                     claimed.add(key)
 
         async with trio.open_nursery() as nursery:

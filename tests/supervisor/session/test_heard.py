@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentteam_runtimes.driver import (
     Noticed,
     Output,
+    RuntimeEvent,
     Said,
     ToolEnded,
     TurnRef,
@@ -20,7 +21,7 @@ def test_pieces_of_one_read_are_shown_as_one() -> None:
 
 
 def test_text_keeps_its_turn_and_its_place_between_other_events() -> None:
-    events = [
+    events: list[RuntimeEvent] = [
         Output(ONE, "a"),
         Output(TWO, "b"),
         Output(None, "c"),
@@ -32,7 +33,7 @@ def test_text_keeps_its_turn_and_its_place_between_other_events() -> None:
 
 
 def test_events_that_are_equal_are_all_kept() -> None:
-    twice = [
+    twice: list[RuntimeEvent] = [
         Noticed("noise"),
         Noticed("noise"),
         ToolEnded(ONE, "1"),

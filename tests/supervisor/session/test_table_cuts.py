@@ -423,6 +423,7 @@ def test_t28_what_the_sweep_ended_has_its_result_in_its_own_turn() -> None:
     drive = running()
     turn = drive.turn
     drive.hear(d.ToolStarted(turn, "c1", "shell"))
+    assert turn is not None
     drive.stop()
     drive.hear(d.TurnEnded(turn, d.TurnStatus.interrupted))
     assert drive.wanted(fx.Sweep)
