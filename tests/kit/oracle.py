@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from attrs import define, evolve, field, fields
 
@@ -24,11 +24,14 @@ from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.repair import ABORTED_BEFORE_DISPATCH
 from agentteam_supervisor.session.state import Phase, Session
 
-if TYPE_CHECKING:
-    from tests.kit.driving import Drive
-
 _PROBLEMS = (DeliveryState.failed, DeliveryState.blocked)
 _LADDER = {"interrupt", "interrupt_soft", "sweep", "terminate"}
+
+
+class Armed(Protocol):
+    """Whoever keeps the machine's deadlines."""
+
+    armed: dict[str, None]
 
 
 @define
@@ -349,7 +352,7 @@ class Oracle:
 
     # --- after each step -----------------------------------------------------------------
 
-    def stepped(self, session: Session, drive: Drive) -> None:
+    def stepped(self, session: Session, drive: Armed) -> None:
         ledger, live = session.ledger, session.live
         lanes = {i.id for items in ledger.lanes.values() for i in items}
         flights = set(ledger.in_flight)

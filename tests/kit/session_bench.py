@@ -27,11 +27,14 @@ from agentteam_supervisor.session.actor import SessionActor
 from agentteam_supervisor.session.events import Delivered
 from agentteam_supervisor.session.fold import empty
 from agentteam_supervisor.session.host import SessionHandle
+from agentteam_supervisor.session.machine import step
 from agentteam_supervisor.session.ports import Ports
 from agentteam_supervisor.session.state import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+
+    from tests.kit.watching import Watched
 
     from agentteam_supervisor.session.deadlines import Limits
 
@@ -118,6 +121,7 @@ async def bench(
     journal: MemoryJournal | None = None,
     limits: Limits | None = None,
     session: Session | None = None,
+    watched: Watched | None = None,
     **ports: Any,
 ) -> AsyncGenerator[Bench]:
     """Run a session until the test leaves; then everything of it is cancelled."""
@@ -128,7 +132,9 @@ async def bench(
     )
     made = make_ports(driver, journal, agent, stopped=note, **ports)
     session = session or Session(empty(AgentId(agent)))
-    actor = SessionActor(session, made, limits)
+    if watched is not None:
+        watched.begin(session)
+    actor = SessionActor(session, made, limits, watched or step)
     handle = SessionHandle(actor, made.tasks)
     with trio.fail_after(1_000_000):
         async with trio.open_nursery() as nursery:
