@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
 
 RequestId = int | str
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
@@ -69,10 +68,6 @@ class TreeProcess:
             process.state,
             process.name,
         )
-
-    @classmethod
-    def from_report(cls, row: dict[str, Any]) -> TreeProcess:
-        return cls(**row)
 
 
 @frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
-from attrs import fields_dict, frozen
+from attrs import frozen
 
 from agentteam_supervisor.session.events import DeadlinePassed
 
@@ -36,9 +36,6 @@ class Limits:
     request: float = 30.0
     close: float = 10.0
     shutdown: float = 60.0
-
-
-NAMES = frozenset(fields_dict(Limits)) - {"request", "close", "shutdown"}
 
 
 class Deadlines:
