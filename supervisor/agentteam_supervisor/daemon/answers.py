@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentteam_supervisor.session import words
 from agentteam_supervisor.session.events import HistoryRead, SendAnswered
 
 if TYPE_CHECKING:
@@ -13,12 +14,6 @@ if TYPE_CHECKING:
     from agentteam_protocol.frames import HistoryGiven, SendJudged
     from agentteam_protocol.ids import SendId, TargetId
     from agentteam_supervisor.session.effects import ReadTarget
-
-NO_LINK = "Not sent: there is no connection to the server now. Try again later."
-LINK_LOST = (
-    "Outcome unknown: the link to the server was lost while this was being sent."
-    " Call read_history before you send it again."
-)
 
 
 def verdict(judged: SendJudged) -> SendAnswered:
@@ -42,18 +37,18 @@ def verdict(judged: SendJudged) -> SendAnswered:
 
 def refused(send: SendId) -> SendAnswered:
     """No link: nothing has left, and nothing will."""
-    return SendAnswered(send, "rejected", text=NO_LINK)
+    return SendAnswered(send, "rejected", text=words.NO_LINK)
 
 
 def unknown(send: SendId) -> SendAnswered:
-    return SendAnswered(send, "unknown", text=LINK_LOST)
+    return SendAnswered(send, "unknown")
 
 
 def history(read: ReadTarget, given: HistoryGiven) -> HistoryRead:
     """Make the text of `read_history` and name exactly the sequences in it."""
     if given.problem or given.target is None:
-        return unread(read, given.problem or "there is no such target")
-    text = lines(given.messages) or "There are no messages after this."
+        return unread(read, given.problem or words.NO_TARGET)
+    text = lines(given.messages) or words.NOTHING_NEW
     seqs = tuple(message.target_seq for message in given.messages)
     return HistoryRead(read.call, read.gen, given.target, seqs, text)
 

@@ -46,6 +46,7 @@ from agentteam_supervisor.chaos import points
 from agentteam_supervisor.daemon import answers
 from agentteam_supervisor.daemon.dialing import LinkLimits, Pause, dial, upgrade
 from agentteam_supervisor.daemon.numbering import Inbound, Unnumbered, compose
+from agentteam_supervisor.session import words
 
 if TYPE_CHECKING:
     from agentteam_protocol.ids import AgentId, SendId
@@ -166,10 +167,10 @@ class Link:
     async def read(self, read: ReadTarget, agent: AgentId) -> HistoryRead:
         """Fetch messages of a target for the agent."""
         if not self.connected:
-            return answers.unread(read, "there is no connection to the server now")
+            return answers.unread(read, words.UNREAD_NO_LINK)
         self._last_ref += 1
         ref = self._last_ref
-        lost = HistoryGiven(ref, None, problem="the link to the server was lost")
+        lost = HistoryGiven(ref, None, problem=words.UNREAD_LINK_LOST)
         waiting = _Waiting(lost)
         self._reads[ref] = waiting
         self.send_live(HistoryAsked(ref, agent, read.target, read.after))

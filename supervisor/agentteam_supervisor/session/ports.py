@@ -17,6 +17,7 @@ from agentteam_runtimes.driver import Capabilities, Driver, SessionSpec
 from agentteam_supervisor.session.effects import JudgeSend, Progress, ReadTarget
 from agentteam_supervisor.session.events import HistoryRead, SendAnswered
 from agentteam_supervisor.session.state import Session
+from agentteam_supervisor.session.words import NO_SERVER, UNREAD_NO_SERVER
 
 
 class Commit(Protocol):
@@ -66,14 +67,11 @@ def _no_frames(*_: object) -> Sequence[Frame]:
 
 
 async def _no_server(send: JudgeSend) -> SendAnswered:
-    return SendAnswered(
-        send.send, "rejected", text="there is no server to send through"
-    )
+    return SendAnswered(send.send, "rejected", text=NO_SERVER)
 
 
 async def _no_history(read: ReadTarget) -> HistoryRead:
-    words = "there is no server to read from"
-    return HistoryRead(read.call, read.gen, None, (), words, error=True)
+    return HistoryRead(read.call, read.gen, None, (), UNREAD_NO_SERVER, error=True)
 
 
 async def _nobody(_: ApprovalRequest) -> ApprovalOutcome:

@@ -10,25 +10,12 @@ from agentteam_protocol.ids import Generation, SendId, TargetId
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.pending import waiting
 from agentteam_supervisor.session.state import OpenSend
+from agentteam_supervisor.session.words import HELD, REJECTED, UNKNOWN
 
 if TYPE_CHECKING:
     from agentteam_protocol.inbox import Item
     from agentteam_runtimes.driver import CallRef, ReadCalled, SendCalled
     from agentteam_supervisor.session.work import Work
-
-# interrupt spec §6.2: a clear word before the old run and the new request can race.
-HELD = (
-    "Held: the current run was interrupted by a new message. "
-    "Do not send; the new message is your next input."
-)
-REJECTED = (
-    "Rejected: this run was interrupted and is over. Stop sending; "
-    "nothing of it is published any more."
-)
-_UNKNOWN = (
-    "Outcome unknown: the link to the server was lost. Call read_history for the "
-    "target first; do not send it again before."
-)
 
 
 def send_called(w: Work, inc: int, e: SendCalled) -> None:
@@ -43,8 +30,7 @@ def send_called(w: Work, inc: int, e: SendCalled) -> None:
 
 def refuse_call(w: Work, inc: int, call: CallRef, gen: Generation | None) -> None:
     """Answer a call of a run that is not open any more, or that nobody knows."""
-    held = gen == w.gen and not w.is_open
-    w.do(fx.ToolReply(inc, call, HELD if held else REJECTED, error=True))
+    w.do(fx.ToolReply(inc, call, _cut_words(w, gen), error=True))
 
 
 def send_answered(w: Work, e: ev.SendAnswered) -> None:
@@ -66,12 +52,25 @@ def send_answered(w: Work, e: ev.SendAnswered) -> None:
         )
     )
     if opened.call is not None:
-        text = e.text or (_UNKNOWN if e.verdict == "unknown" else e.verdict)
+        text = _words(w, opened, e)
         reply = fx.ToolReply(opened.inc, opened.call, text, error=not forwarded)
         w.do(reply)
     if w.is_open and opened.gen == w.gen and opened.call is not None:
         for shown, seqs in e.shown.items():
             _seen(w, shown, seqs, "attached to a held reply")
+
+
+def _words(w: Work, opened: OpenSend, e: ev.SendAnswered) -> str:
+    """What cannot be known, and that a run is cut, is said here and nowhere else."""
+    if e.verdict == "unknown":
+        return UNKNOWN
+    if e.verdict == "forwarded" or (w.is_open and opened.gen == w.gen):
+        return e.text or e.verdict
+    return _cut_words(w, opened.gen)
+
+
+def _cut_words(w: Work, gen: Generation | None) -> str:
+    return HELD if gen == w.gen and not w.is_open else REJECTED
 
 
 def read_called(w: Work, inc: int, e: ReadCalled) -> None:

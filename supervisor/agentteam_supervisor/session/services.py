@@ -15,6 +15,7 @@ from agentteam_supervisor.session.events import (
     SendAnswered,
 )
 from agentteam_supervisor.session.ports import Entered, Rejected
+from agentteam_supervisor.session.words import REJECTED, UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from agentteam_supervisor.session import effects as fx
     from agentteam_supervisor.session.deadlines import Limits
     from agentteam_supervisor.session.ports import Ports
-
-STOPPED = "interrupted, stop sending"
-UNKNOWN = "the outcome is unknown: call read_history before you send again"
-UNREAD = "the history could not be read in time, try again"
 
 
 class Services:
@@ -89,7 +86,7 @@ class Services:
     # --- the server -----------------------------------------------------------------
 
     async def judge(self, effect: fx.JudgeSend) -> None:
-        answer = SendAnswered(effect.send, "unknown", text=UNKNOWN)
+        answer = SendAnswered(effect.send, "unknown")
         with trio.move_on_after(self._limits.request):
             answer = await self._ports.judge(effect)
         self._feed(answer)
@@ -101,10 +98,10 @@ class Services:
         self._feed(answer)
 
     def stopped_send(self, effect: fx.JudgeSend) -> SendAnswered:
-        return SendAnswered(effect.send, "rejected", text=STOPPED)
+        return SendAnswered(effect.send, "rejected")
 
     def stopped_read(self, effect: fx.ReadTarget) -> HistoryRead:
-        return _unread(effect, STOPPED)
+        return _unread(effect, REJECTED)
 
 
 def _read_decision(value: object) -> Entered | Rejected:

@@ -37,8 +37,8 @@ from agentteam_protocol.inbox import Lane
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.machine import step
-from agentteam_supervisor.session.sends import REJECTED
 from agentteam_supervisor.session.state import Phase
+from agentteam_supervisor.session.words import REJECTED
 
 NO_STEER = evolve(ABLE, steer=d.Steer.none)
 

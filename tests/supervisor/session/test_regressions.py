@@ -36,8 +36,8 @@ from agentteam_protocol.ids import ItemId
 from agentteam_protocol.inbox import Lane
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx, events as ev
-from agentteam_supervisor.session.sends import HELD
 from agentteam_supervisor.session.state import Phase
+from agentteam_supervisor.session.words import HELD
 
 NO_STEER = evolve(ABLE, steer=d.Steer.none)
 

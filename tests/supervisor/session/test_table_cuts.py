@@ -38,8 +38,8 @@ from agentteam_protocol.ids import RunId, TargetId
 from agentteam_protocol.inbox import Lane
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx, events as ev
-from agentteam_supervisor.session.sends import HELD, REJECTED
 from agentteam_supervisor.session.state import Fence, Phase
+from agentteam_supervisor.session.words import HELD, REJECTED
 
 # --- cuts -------------------------------------------------------------------------------
 
