@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentteam_supervisor.cli.limits import declared_limits
 from agentteam_supervisor.cli.reach import json_option, port_option, state_dir_option
+from agentteam_supervisor.cli.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +33,7 @@ def server(port: int, state_dir: Path, as_json: bool) -> None:
 @json_option
 def daemon(server_url: str | None, state_dir: Path, as_json: bool) -> None:
     """Start a daemon alone; it joins the server and comes back when the link breaks."""
+    limits = declared_limits(read_settings(state_dir))
     from agentteam_supervisor.cli.services import run_daemon_alone
 
-    run_daemon_alone(state_dir, server_url, as_json)
+    run_daemon_alone(state_dir, server_url, as_json, limits)

@@ -28,7 +28,7 @@ from agentteam_supervisor.daemon.lock import check_version
 from agentteam_supervisor.session.faults import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -40,18 +40,25 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def run_here(
-    directory: Path, port: int, as_json: bool, declared: Sequence[dict[str, Any]]
+    directory: Path,
+    port: int,
+    as_json: bool,
+    declared: Sequence[dict[str, Any]],
+    limits: Mapping[str, float],
 ) -> None:
     """Run both; the daemon ends first, so that its last words reach the server."""
 
     from agentteam_supervisor.daemon.app import run_daemon  # not for `server`
     from agentteam_supervisor.daemon.config import DaemonConfig
+    from agentteam_supervisor.session.deadlines import Limits
+
+    config = DaemonConfig(directory, limits=Limits(**limits))
 
     async def both(stopped: trio.Event) -> None:
         async with trio.open_nursery() as outer:
             url = await _start_server(outer, directory, port)
             async with trio.open_nursery() as inner:
-                await inner.start(run_daemon, DaemonConfig(directory), url)
+                await inner.start(run_daemon, config, url)
                 await trio.to_thread.run_sync(_make_agents, url, directory, declared)
                 await _ready(directory, url, as_json, stopped, own=True)
                 inner.cancel_scope.cancel()
@@ -78,16 +85,20 @@ def run_server_alone(directory: Path, port: int, as_json: bool) -> None:
         _run(server)
 
 
-def run_daemon_alone(directory: Path, url: str | None, as_json: bool) -> None:
+def run_daemon_alone(
+    directory: Path, url: str | None, as_json: bool, limits: Mapping[str, float]
+) -> None:
     from agentteam_supervisor.daemon.app import run_daemon  # not for `server`
     from agentteam_supervisor.daemon.config import DaemonConfig
+    from agentteam_supervisor.session.deadlines import Limits
 
+    config = DaemonConfig(directory, limits=Limits(**limits))
     with connect(directory, url) as client:
         address = client.url
 
     async def daemon(stopped: trio.Event) -> None:
         async with trio.open_nursery() as nursery:
-            await nursery.start(run_daemon, DaemonConfig(directory), address)
+            await nursery.start(run_daemon, config, address)
             line = say(f"joined {address}", f"已连接 {address}")
             _say_ready(line, {"joined": address}, as_json)
             await stopped.wait()

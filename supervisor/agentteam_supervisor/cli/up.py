@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from agentteam_supervisor.cli.declared import declared_agents
+from agentteam_supervisor.cli.limits import declared_limits
 from agentteam_supervisor.cli.reach import json_option, port_option, state_dir_option
+from agentteam_supervisor.cli.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +25,8 @@ def up(port: int, state_dir: Path, as_json: bool) -> None:
 
     Prints one line when it is ready. Nothing that it started outlives it.
     """
-    declared = declared_agents(state_dir)
+    settings = read_settings(state_dir)
+    declared, limits = declared_agents(settings), declared_limits(settings)
     from agentteam_supervisor.cli.services import run_here  # slow import (trio)
 
-    run_here(state_dir, port, as_json, declared)
+    run_here(state_dir, port, as_json, declared, limits)

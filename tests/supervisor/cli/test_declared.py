@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentteam_supervisor.cli.declared import FILE, declared_agents
+from agentteam_supervisor.cli.declared import declared_agents
 from agentteam_supervisor.cli.failure import CommandFailed
+from agentteam_supervisor.cli.settings import FILE, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_without_the_file_nothing_is_declared(tmp_path: Path) -> None:
-    assert declared_agents(tmp_path) == []
+    assert declared_agents(read_settings(tmp_path)) == []
 
 
 def test_the_keys_are_those_of_the_api(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_the_keys_are_those_of_the_api(tmp_path: Path) -> None:
         runtime = "rehearsal"
         """
     )
-    first, second = declared_agents(tmp_path)
+    first, second = declared_agents(read_settings(tmp_path))
     assert first["options"] == {"args": ["-v"], "env": {"A": "b"}}
     assert first["autoReply"] is False
     assert second == {"name": "demo", "runtime": "rehearsal"}
@@ -45,7 +46,7 @@ def test_the_keys_are_those_of_the_api(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("x = [", "cannot be read"),
-        ("agent = 1", "unknown key 'agent'; known are agents"),
+        ("agent = 1", "unknown key 'agent'; known are agents, limits"),
         ("agents = 1", "agentteam.toml.agents must be a list"),
         ("agents = [1]", r"agents\[1\] is not a table"),
         ('[[agents]]\nname = "a"', r"agents\[1\] lacks runtime"),
@@ -63,6 +64,6 @@ def test_a_fault_names_its_place_and_what_to_do(
 ) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(CommandFailed, match=problem) as caught:
-        declared_agents(tmp_path)
+        declared_agents(read_settings(tmp_path))
     assert str(tmp_path / FILE) in caught.value.message
     assert "start again" in caught.value.message
