@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.kit.coder import Coder
-    from tests.kit.product import Product
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 
@@ -43,15 +42,13 @@ async def server(coder: Coder) -> Any:
 @pytest.mark.bug("B03", "B25")
 @pytest.mark.inv(12, 13)
 async def test_killed_while_idle_it_is_resumed_with_its_history(
-    product: Product,
+    coder: Coder,
 ) -> None:
-    with trio.fail_after(60):
-        async with open_coder(product) as coder:
-            await first_words(coder)
-            coder.app_server().kill()
-            await coder.agent.recorded("run/process", alive=False)
-            await product.surfaced(await coder.agent.deliver("and then? "))
-            await coder.agent.idle()
+    await first_words(coder)
+    coder.app_server().kill()
+    await coder.agent.recorded("run/process", alive=False)
+    await coder.product.surfaced(await coder.agent.deliver("and then? "))
+    await coder.agent.idle()
     assert coder.read == ["remember me. ", "and then? "]
     assert coder.home.calls.count("thread/resume") == 1
 
@@ -60,18 +57,16 @@ async def test_killed_while_idle_it_is_resumed_with_its_history(
 @pytest.mark.bug("B03", "B25")
 @pytest.mark.inv(12, 13)
 async def test_killed_while_it_speaks_the_run_fails_and_what_waits_is_read(
-    product: Product,
+    coder: Coder,
 ) -> None:
-    with trio.fail_after(60):
-        async with open_coder(product) as coder:
-            await coder.runs("touch begun; sleep 20", "begun")
-            notes = [await coder.agent.deliver(body) for body in ("a. ", "b. ")]
-            coder.app_server().kill()
-            for note in notes:
-                await product.surfaced(note)
-            await coder.agent.idle()
-            assert await coder.agent.outcomes() == ["error", "completed"]
-            left = coder.processes("sleep")
+    await coder.runs("touch begun; sleep 20", "begun")
+    notes = [await coder.agent.deliver(body) for body in ("a. ", "b. ")]
+    coder.app_server().kill()
+    for note in notes:
+        await coder.product.surfaced(note)
+    await coder.agent.idle()
+    assert await coder.agent.outcomes() == ["error", "completed"]
+    left = coder.processes("sleep")
     assert left == []
     told = "".join(coder.read[1:])
     assert (told.count("a. "), told.count("b. ")) == (1, 1)
@@ -82,20 +77,18 @@ async def test_killed_while_it_speaks_the_run_fails_and_what_waits_is_read(
 @pytest.mark.bug("B06")
 @pytest.mark.inv(15, 22, 35)
 async def test_stopped_dead_while_it_speaks_it_is_killed_and_resumed(
-    product: Product,
+    coder: Coder,
 ) -> None:
-    with trio.fail_after(90):
-        async with open_coder(product) as coder:
-            await first_words(coder)
-            await coder.says()
-            hung = coder.app_server()
-            hung.suspend()
-            urgent = await coder.agent.urge("are you there? ")
-            await product.surfaced(urgent)
-            assert not hung.is_running()
-            await coder.agent.idle()
-            assert await coder.agent.lines(urgent) == CUT
-            assert (await coder.agent.outcomes())[1:] == ["aborted", "completed"]
+    await first_words(coder)
+    await coder.says()
+    hung = coder.app_server()
+    hung.suspend()
+    urgent = await coder.agent.urge("are you there? ")
+    await coder.product.surfaced(urgent)
+    assert not hung.is_running()
+    await coder.agent.idle()
+    assert await coder.agent.lines(urgent) == CUT
+    assert (await coder.agent.outcomes())[1:] == ["aborted", "completed"]
     assert coder.read == ["remember me. ", STREAM, "are you there? "]
 
 
@@ -103,24 +96,22 @@ async def test_stopped_dead_while_it_speaks_it_is_killed_and_resumed(
 @pytest.mark.bug("B03", "B06")
 @pytest.mark.inv(12, 13, 15, 22, 35)
 async def test_killed_in_the_middle_of_the_interrupt_the_message_is_read_next(
-    product: Product,
+    coder: Coder,
 ) -> None:
-    with trio.fail_after(90):
-        async with open_coder(product) as coder:
-            await first_words(coder)
-            await coder.says()
-            hung = coder.app_server()
-            hung.suspend()
-            urgent = await coder.agent.urge("are you there? ")
+    await first_words(coder)
+    await coder.says()
+    hung = coder.app_server()
+    hung.suspend()
+    urgent = await coder.agent.urge("are you there? ")
 
-            async def interrupted() -> bool:
-                return "turn/interrupt" in coder.home.calls
+    async def interrupted() -> bool:
+        return "turn/interrupt" in coder.home.calls
 
-            await until(interrupted, bool)
-            hung.kill()
-            await product.surfaced(urgent)
-            await coder.agent.idle()
-            assert await coder.agent.lines(urgent) == CUT
+    await until(interrupted, bool)
+    hung.kill()
+    await coder.product.surfaced(urgent)
+    await coder.agent.idle()
+    assert await coder.agent.lines(urgent) == CUT
     assert coder.read == ["remember me. ", STREAM, "are you there? "]
 
 
@@ -129,24 +120,22 @@ async def test_killed_in_the_middle_of_the_interrupt_the_message_is_read_next(
 @pytest.mark.inv(12, 21, 35)
 @pytest.mark.parametrize("how", ["kill", "suspend"])
 async def test_gone_while_starting_nothing_is_claimed_and_a_later_message_is_read(
-    product: Product, how: str
+    coder: Coder, how: str
 ) -> None:
     """Killed: the start has failed. Hung: a Stop ends it long before its deadline."""
-    with trio.fail_after(90):
-        async with open_coder(product) as coder:
-            delivery = await coder.agent.deliver("first. ")
-            starting = await server(coder)
-            getattr(starting, how)()
-            if how == "suspend":
-                await coder.agent.stop()
-            view = await coder.agent.idle()
-            assert (await product.delivery(delivery))["state"] == "queued"
-            assert not starting.is_running()
-            if how == "kill":
-                assert view["problem"]["whatToDo"]
-            await product.surfaced(await coder.agent.deliver("second. "))
-            await product.surfaced(delivery)
-            view = await coder.agent.idle()
+    delivery = await coder.agent.deliver("first. ")
+    starting = await server(coder)
+    getattr(starting, how)()
+    if how == "suspend":
+        await coder.agent.stop()
+    view = await coder.agent.idle()
+    assert (await coder.product.delivery(delivery))["state"] == "queued"
+    assert not starting.is_running()
+    if how == "kill":
+        assert view["problem"]["whatToDo"]
+    await coder.product.surfaced(await coder.agent.deliver("second. "))
+    await coder.product.surfaced(delivery)
+    view = await coder.agent.idle()
     assert view["problem"] is None
     assert "".join(coder.read) == "first. second. "
 
@@ -163,18 +152,16 @@ FAILURES: dict[str, tuple[dict[str, int], str]] = {
 @pytest.mark.bug("B25")
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_a_failing_model_fails_the_turn_and_a_person_reads_why(
-    product: Product, failure: str
+    coder: Coder, failure: str
 ) -> None:
-    with trio.fail_after(60):
-        async with open_coder(product) as coder:
-            await coder.agent.deliver(do(FAILURES[failure][0]))
-            await coder.agent.until(bool, "outcomes")
-            view = await coder.agent.idle()
-            (run,) = await coder.agent.runs()
-            items = await coder.agent.activity()
-            await product.surfaced(await coder.agent.deliver("again"))
-            await coder.agent.idle()
-            assert await coder.agent.outcomes() == ["error", "completed"]
+    await coder.agent.deliver(do(FAILURES[failure][0]))
+    await coder.agent.until(bool, "outcomes")
+    view = await coder.agent.idle()
+    (run,) = await coder.agent.runs()
+    items = await coder.agent.activity()
+    await coder.product.surfaced(await coder.agent.deliver("again"))
+    await coder.agent.idle()
+    assert await coder.agent.outcomes() == ["error", "completed"]
     (ended,) = of_kind(items, "run_ended")
     assert ended["detail"]["detail"] == run["detail"]
     assert FAILURES[failure][1] in run["detail"]
@@ -184,18 +171,16 @@ async def test_a_failing_model_fails_the_turn_and_a_person_reads_why(
 @pytest.mark.req("R44")
 @pytest.mark.bug("B10")
 async def test_a_session_that_is_gone_is_begun_anew_once_and_said_to_be(
-    product: Product,
+    coder: Coder,
 ) -> None:
-    with trio.fail_after(60):
-        async with open_coder(product) as coder:
-            await first_words(coder)
-            coder.app_server().kill()
-            await coder.agent.recorded("run/process", alive=False)
-            forget(coder)
-            await product.surfaced(await coder.agent.deliver("who am I? "))
-            await coder.agent.idle()
-            notices = await coder.agent.journal("run/notice")
-            shown = [i["text"] for i in await coder.agent.activity()]
+    await first_words(coder)
+    coder.app_server().kill()
+    await coder.agent.recorded("run/process", alive=False)
+    forget(coder)
+    await coder.product.surfaced(await coder.agent.deliver("who am I? "))
+    await coder.agent.idle()
+    notices = await coder.agent.journal("run/notice")
+    shown = [i["text"] for i in await coder.agent.activity()]
     (told,) = coder.read
     assert told.endswith("who am I? ")
     assert "history of this session is not available" in told

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from tests.kit.coder import open_coder
 from tests.kit.model_server import do
 from tests.kit.product import of_kind
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder
-    from tests.kit.product import Product
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 
@@ -47,25 +45,23 @@ async def as_often_as_told(coder: Coder, messages: list[Any]) -> None:
 @pytest.mark.bug("B30", "B28")
 @pytest.mark.inv(12, 13, 18, 20, 35)
 async def test_an_urgent_that_races_the_natural_end_is_read_as_often_as_it_says(
-    product: Product,
+    coder: Coder,
 ) -> None:
     rounds = 20
-    with trio.fail_after(120):
-        async with open_coder(product) as coder:
-            urgents: list[Any] = []
-            for number in range(rounds):
-                script = do({"say": "to the end", "ms": 30})
-                await coder.agent.deliver(script)
-                await coder.model.wait_for_requests(len(coder.model.requests) + 1)
-                # The whole answer takes 90 ms; what follows lands all around its end.
-                await trio.sleep(number * 0.008)
-                message = await coder.agent.send(f"urgent {number:02}.")
-                urgent = (await coder.agent.mark(message))["id"]
-                await product.surfaced(urgent)
-                await coder.agent.idle()
-                urgents.append(message)
-            await as_often_as_told(coder, urgents)
-            turns = Counter(await coder.agent.outcomes())
+    urgents: list[Any] = []
+    for number in range(rounds):
+        script = do({"say": "to the end", "ms": 30})
+        await coder.agent.deliver(script)
+        await coder.model.wait_for_requests(len(coder.model.requests) + 1)
+        # The whole answer takes 90 ms; what follows lands all around its end.
+        await trio.sleep(number * 0.008)
+        message = await coder.agent.send(f"urgent {number:02}.")
+        urgent = (await coder.agent.mark(message))["id"]
+        await coder.product.surfaced(urgent)
+        await coder.agent.idle()
+        urgents.append(message)
+    await as_often_as_told(coder, urgents)
+    turns = Counter(await coder.agent.outcomes())
     interrupts = [m for m in coder.home.wire if m.get("method") == "turn/interrupt"]
     named = [m["params"]["turnId"] for m in interrupts]
     assert len(set(named)) == len(named), "one interrupt for each turn"
@@ -76,48 +72,44 @@ async def test_an_urgent_that_races_the_natural_end_is_read_as_often_as_it_says(
 @pytest.mark.bug("B35")
 @pytest.mark.inv(12, 13, 35)
 async def test_an_urgent_in_the_first_moments_of_a_turn_loses_neither_message(
-    product: Product,
+    coder: Coder,
 ) -> None:
     """Before `turn/started` Codex refuses an interrupt, or drops the turn's input."""
-    with trio.fail_after(120):
-        async with open_coder(product) as coder:
-            messages: list[Any] = []
-            for number in range(8):
-                urgent = await coder.agent.send(f"urgent {number:02}.")
-                await settled(coder, urgent)
-                await coder.agent.idle()
-                first = await coder.agent.send(f"first {number:02}.")
-                await trio.sleep(number * 0.006)
-                marked = (await coder.agent.mark(urgent))["id"]
-                await product.surfaced(marked)
-                await coder.agent.idle()
-                messages += [urgent, first]
-            await as_often_as_told(coder, messages)
+    messages: list[Any] = []
+    for number in range(8):
+        urgent = await coder.agent.send(f"urgent {number:02}.")
+        await settled(coder, urgent)
+        await coder.agent.idle()
+        first = await coder.agent.send(f"first {number:02}.")
+        await trio.sleep(number * 0.006)
+        marked = (await coder.agent.mark(urgent))["id"]
+        await coder.product.surfaced(marked)
+        await coder.agent.idle()
+        messages += [urgent, first]
+    await as_often_as_told(coder, messages)
 
 
 @pytest.mark.bug("B30")
 @pytest.mark.inv(14, 15, 16, 20)
 async def test_two_urgents_at_once_are_both_read_in_the_order_of_their_acceptance(
-    product: Product,
+    coder: Coder,
 ) -> None:
-    with trio.fail_after(60):
-        async with open_coder(product) as coder:
-            await coder.says()
-            pair = [await coder.agent.send(body) for body in ("one. ", "two. ")]
-            marked: dict[int, str] = {}
+    await coder.says()
+    pair = [await coder.agent.send(body) for body in ("one. ", "two. ")]
+    marked: dict[int, str] = {}
 
-            async def mark(number: int) -> None:
-                marked[number] = (await coder.agent.mark(pair[number]))["id"]
+    async def mark(number: int) -> None:
+        marked[number] = (await coder.agent.mark(pair[number]))["id"]
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(mark, 0)
-                nursery.start_soon(mark, 1)
-            for delivery in marked.values():
-                await product.surfaced(delivery)
-            await as_often_as_told(coder, pair)
-            held = await coder.agent.journal("fence/held")
-            asked = of_kind(await coder.agent.activity(), "requested")
-            accepted = [item["deliveryId"] for item in asked]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mark, 0)
+        nursery.start_soon(mark, 1)
+    for delivery in marked.values():
+        await coder.product.surfaced(delivery)
+    await as_often_as_told(coder, pair)
+    held = await coder.agent.journal("fence/held")
+    asked = of_kind(await coder.agent.activity(), "requested")
+    accepted = [item["deliveryId"] for item in asked]
     told = "".join(coder.read)
     order = sorted(marked, key=lambda n: told.index(pair[n]["body"]))
     assert [marked[n] for n in order] == accepted
@@ -129,19 +121,17 @@ async def test_two_urgents_at_once_are_both_read_in_the_order_of_their_acceptanc
 @pytest.mark.bug("B30")
 @pytest.mark.inv(20, 35, 36)
 async def test_a_stop_and_an_urgent_at_once_make_one_interrupt(
-    product: Product,
+    coder: Coder,
 ) -> None:
-    with trio.fail_after(60):
-        async with open_coder(product) as coder:
-            await coder.says()
-            run = (await coder.agent.running())["currentRun"]["id"]
-            message = await coder.agent.send("instead. ")
-            control = f"{coder.agent.path}/control"
-            stop = {"action": "interrupt_current_run", "runId": run}
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(coder.agent.mark, message)
-                nursery.start_soon(_post, coder, control, stop)
-            await as_often_as_told(coder, [message])
+    await coder.says()
+    run = (await coder.agent.running())["currentRun"]["id"]
+    message = await coder.agent.send("instead. ")
+    control = f"{coder.agent.path}/control"
+    stop = {"action": "interrupt_current_run", "runId": run}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(coder.agent.mark, message)
+        nursery.start_soon(_post, coder, control, stop)
+    await as_often_as_told(coder, [message])
     assert coder.turn_calls.count("interrupt") == 1
 
 

@@ -10,6 +10,7 @@ from tests.kit.coder import open_coder
 from tests.kit.product_agent import until
 
 if TYPE_CHECKING:
+    from tests.kit.coder import Coder
     from tests.kit.product import Product
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
@@ -31,20 +32,18 @@ PROGRAMS = {
 @pytest.mark.req("R49", "R55", "R56", "R57", "R137")
 @pytest.mark.parametrize("kind", PROGRAMS)
 async def test_a_program_that_is_no_codex_is_named_with_what_to_do(
-    product: Product, kind: str
+    coder: Coder, kind: str
 ) -> None:
     text, part = PROGRAMS[kind]
-    with trio.fail_after(60):
-        async with open_coder(product) as coder:
-            program = coder.home.path / "codex"
-            program.unlink()
-            if text is not None:
-                program.write_text(text)
-                program.chmod(0o755)
-            urgent = await coder.agent.urge("are you there?")
-            found = await product.ended(urgent)
-            view = await coder.agent.idle()
-            assert (await coder.agent.lines(urgent))[-1] == "failed"
+    program = coder.home.path / "codex"
+    program.unlink()
+    if text is not None:
+        program.write_text(text)
+        program.chmod(0o755)
+    urgent = await coder.agent.urge("are you there?")
+    found = await coder.product.ended(urgent)
+    view = await coder.agent.idle()
+    assert (await coder.agent.lines(urgent))[-1] == "failed"
     assert found["state"] == "failed"
     assert found["evidence"] is None
     assert part in found["diagnostic"]["problem"]

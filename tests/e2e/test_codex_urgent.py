@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from tests.kit.coder import STREAM, open_coder
+from tests.kit.coder import STREAM
 from tests.kit.model_server import do
 from tests.kit.product import of_kind
 from tests.kit.product_agent import until
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 
 CUT = ["requested", "stopping", "interrupted", "started"]
-ASKS = {"approval_policy": "untrusted"}
 
 
 async def shown(live: Live, coder: Coder, kind: str) -> int:
@@ -36,24 +35,23 @@ async def shown(live: Live, coder: Coder, kind: str) -> int:
 @pytest.mark.req("R59", "R60", "R130", "R134", "R135", "R139")
 @pytest.mark.inv(6, 7, 15, 20, 22)
 async def test_streaming_text_is_cut_and_the_message_is_what_the_model_reads_next(
-    product: Product,
+    coder: Coder,
+    live: Live,
 ) -> None:
     question = "what is two and two?"
-    with trio.fail_after(60):
-        async with open_coder(product) as coder, product.live() as live:
-            await coder.says()
-            old = (await coder.agent.running())["currentRun"]["id"]
-            await shown(live, coder, "progress")
-            message = await coder.agent.send(question)
-            urgent = (await coder.agent.mark(message))["id"]
-            held = await shown(live, coder, "requested")
-            found = await product.surfaced(urgent)
-            await coder.agent.idle()
-            before = coder.processes("app-server")
-            ordinary = await product.ended(message["deliveries"][0]["id"])
-            runs = await coder.agent.runs()
-            assert await coder.agent.lines(urgent) == CUT
-            said = await until(coder.agent.said, bool)
+    await coder.says()
+    old = (await coder.agent.running())["currentRun"]["id"]
+    await shown(live, coder, "progress")
+    message = await coder.agent.send(question)
+    urgent = (await coder.agent.mark(message))["id"]
+    held = await shown(live, coder, "requested")
+    found = await coder.product.surfaced(urgent)
+    await coder.agent.idle()
+    before = coder.processes("app-server")
+    ordinary = await coder.product.ended(message["deliveries"][0]["id"])
+    runs = await coder.agent.runs()
+    assert await coder.agent.lines(urgent) == CUT
+    said = await until(coder.agent.said, bool)
     cut_and_next = [c for c in coder.turn_calls if c != "steer"]
     assert cut_and_next == ["start", "interrupt", "start"]
     first, second = coder.model.requests
@@ -81,25 +79,23 @@ COMMANDS = {
 @pytest.mark.parametrize("told", [True, False], ids=["told of", "not told of yet"])
 @pytest.mark.parametrize("kind", COMMANDS)
 async def test_a_running_command_is_gone_before_the_cut_is_told(
-    product: Product, kind: str, told: bool
+    coder: Coder, live: Live, kind: str, told: bool
 ) -> None:
     """Codex tells of a command only some 100 ms after its start, or never if cut."""
-    with trio.fail_after(60):
-        async with open_coder(product) as coder, product.live() as live:
-            await coder.runs(COMMANDS[kind], "begun")
-            began = trio.current_time()
-            if told:
-                await coder.agent.recorded("tool/call")
-            assert coder.processes("sleep 2")
-            urgent = await coder.agent.urge("leave that")
-            await shown(live, coder, "interrupted")
-            left = [p.cmdline() for p in coder.processes("sleep")]
-            await product.surfaced(urgent)
-            await coder.agent.idle()
-            assert await coder.agent.lines(urgent) == CUT
-            await trio.sleep_until(began + 2.3)
-            assert await coder.agent.outcomes() == ["aborted", "completed"]
-            calls = await coder.agent.journal("tool/call", "tool/result")
+    await coder.runs(COMMANDS[kind], "begun")
+    began = trio.current_time()
+    if told:
+        await coder.agent.recorded("tool/call")
+    assert coder.processes("sleep 2")
+    urgent = await coder.agent.urge("leave that")
+    await shown(live, coder, "interrupted")
+    left = [p.cmdline() for p in coder.processes("sleep")]
+    await coder.product.surfaced(urgent)
+    await coder.agent.idle()
+    assert await coder.agent.lines(urgent) == CUT
+    await trio.sleep_until(began + 2.3)
+    assert await coder.agent.outcomes() == ["aborted", "completed"]
+    calls = await coder.agent.journal("tool/call", "tool/result")
     assert left == []
     assert not coder.file("late").exists()
     kinds = [c["kind"] for c in calls]
@@ -113,62 +109,55 @@ async def test_a_running_command_is_gone_before_the_cut_is_told(
 @pytest.mark.bug("B07")
 @pytest.mark.inv(4, 5)
 async def test_a_pending_approval_is_cancelled_and_a_late_allow_is_refused(
-    product: Product,
+    asking_coder: Coder,
 ) -> None:
-    with trio.fail_after(60):
-        async with open_coder(product, ASKS, approvalPolicy="ask") as coder:
-            await coder.agent.deliver(do({"run": "touch asked_for"}))
-            approval = await coder.agent.approval()
-            urgent = await coder.agent.urge("do something else")
-            refused = await late_allow(product, approval["id"])
-            await product.surfaced(urgent)
-            view = await coder.agent.idle()
-            assert await coder.agent.lines(urgent) == CUT
-            decided = await coder.agent.journal("approval/decided")
-            asked = await coder.agent.journal("approval/asked")
+    await asking_coder.agent.deliver(do({"run": "touch asked_for"}))
+    approval = await asking_coder.agent.approval()
+    urgent = await asking_coder.agent.urge("do something else")
+    refused = await late_allow(asking_coder.product, approval["id"])
+    await asking_coder.product.surfaced(urgent)
+    view = await asking_coder.agent.idle()
+    assert await asking_coder.agent.lines(urgent) == CUT
+    decided = await asking_coder.agent.journal("approval/decided")
+    asked = await asking_coder.agent.journal("approval/asked")
     assert "touch asked_for" in str(approval)
     assert refused["type"].endswith("already_decided")
     assert view["pendingApprovals"] == []
     assert [d["outcome"] for d in decided] == ["cancelled"]
     assert len(asked) == 1
-    assert not coder.file("asked_for").exists()
-    assert coder.read[-1] == "do something else"
+    assert not asking_coder.file("asked_for").exists()
+    assert asking_coder.read[-1] == "do something else"
 
 
 @pytest.mark.req("R78")
 @pytest.mark.bug("B26")
 async def test_what_a_person_allows_runs_once_and_what_they_reject_never(
-    product: Product,
+    asking_coder: Coder,
 ) -> None:
     asking = do({"run": "touch allowed"}, {"run": "touch rejected"})
-    with trio.fail_after(60):
-        async with open_coder(product, ASKS, approvalPolicy="ask") as coder:
-            await coder.agent.deliver(asking)
-            first = await coder.agent.approval()
-            await product.decide(first["id"], "allowed-once")
-            second = await coder.agent.until(
-                lambda view: (
-                    {a["id"] for a in view["pendingApprovals"]}
-                    not in (set(), {first["id"]})
-                )
-            )
-            await product.decide(second["pendingApprovals"][-1]["id"], "rejected")
-            await coder.agent.idle()
-    assert coder.file("allowed").exists()
-    assert not coder.file("rejected").exists()
+    await asking_coder.agent.deliver(asking)
+    first = await asking_coder.agent.approval()
+    await asking_coder.product.decide(first["id"], "allowed-once")
+    second = await asking_coder.agent.until(
+        lambda view: (
+            {a["id"] for a in view["pendingApprovals"]} not in (set(), {first["id"]})
+        )
+    )
+    await asking_coder.product.decide(second["pendingApprovals"][-1]["id"], "rejected")
+    await asking_coder.agent.idle()
+    assert asking_coder.file("allowed").exists()
+    assert not asking_coder.file("rejected").exists()
 
 
 @pytest.mark.bug("B07")
 @pytest.mark.inv(4, 5, 20)
 async def test_an_approval_answered_in_the_tick_of_the_cut_has_one_outcome(
-    product: Product,
+    asking_coder: Coder,
 ) -> None:
     """Whichever comes first holds, for the person and for the command."""
-    with trio.fail_after(90):
-        async with open_coder(product, ASKS, approvalPolicy="ask") as coder:
-            for number in range(6):
-                await allowed_while_cut(coder, number)
-            events = await coder.agent.journal("approval/asked", "approval/decided")
+    for number in range(6):
+        await allowed_while_cut(asking_coder, number)
+    events = await asking_coder.agent.journal("approval/asked", "approval/decided")
     kinds = [e["kind"] for e in events]
     assert kinds == ["approval/asked", "approval/decided"] * 6
 

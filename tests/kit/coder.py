@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 STREAM = do({"stream": 3000, "ms": 20})
+ASKS = {"approval_policy": "untrusted"}
 
 
 @define(eq=False)

@@ -32,14 +32,15 @@ stream_max_retries = 0
 supports_websockets = false
 """
 
-# Becomes the real binary, with a pipe before it that keeps what an app-server is told.
+# Becomes the real binary, with a pipe before it that keeps what an app-server is told,
+# before it is told: what it answers has been kept.
 # The app-server is the process that was started: its death is seen at once.
 RECORDER = """\
 #!/bin/sh
 if [ "$1" = app-server ]; then
     mkfifo "{log}.$$"
     exec 3<&0
-    tee -a "{log}" <&3 >"{log}.$$" 2>/dev/null &
+    tee -a "{log}.$$" <&3 >>"{log}" 2>/dev/null &
     exec "{bin}" "$@" <"{log}.$$" 3<&-
 else
     exec "{bin}" "$@"
