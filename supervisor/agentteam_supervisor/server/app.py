@@ -11,6 +11,7 @@ Reading order, the way a message goes:
 6. `reports`, `frontiers`, `freshness`, `sends`: what the daemon says, what was seen,
    and what may be said in return.
 7. `events`, `feed`, `sse`, `activity`: what people see of it.
+8. `retention`: what is forgotten.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from agentteam_supervisor.server.commands import Services
 from agentteam_supervisor.server.feed import Feed
 from agentteam_supervisor.server.guard import LOOPBACK
 from agentteam_supervisor.server.link import Link
+from agentteam_supervisor.server.retention import run_retention
 from agentteam_supervisor.server.routes import build_app
 from agentteam_supervisor.server.store import StateUnusable, open_store
 
@@ -89,6 +91,7 @@ async def _serve(
         with shielded:
             async with trio.open_nursery() as nursery:
                 await nursery.start(services.feed.run)
+                nursery.start_soon(run_retention, services.store)
                 await http.serve(
                     app,
                     sock,

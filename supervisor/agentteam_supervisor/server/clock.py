@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-def wall_time() -> str:
-    """Tell the time as RFC 3339 in UTC."""
-    now = datetime.now(UTC)
+def wall_time(moment: float | None = None) -> str:
+    """Tell the time, or that of a moment, as RFC 3339 in UTC."""
+    now = datetime.now(UTC) if moment is None else datetime.fromtimestamp(moment, UTC)
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -56,7 +56,7 @@ def once(
     """
     moment = int(time.time() if now is None else now)
     table = idempotency.c
-    tx.run(delete(idempotency).where(table.created <= moment - KEPT))
+    forget_old(tx, moment)
     same = (table.scope == key.scope) & (table.key == key.key)
     known = tx.one(select(idempotency).where(same))
     if known is None:
@@ -70,6 +70,10 @@ def once(
         )
         raise conflict("idempotency_conflict", detail)
     return Reply(known["status"], known["reply"])
+
+
+def forget_old(tx: Tx, moment: int) -> None:
+    tx.run(delete(idempotency).where(idempotency.c.created <= moment - KEPT))
 
 
 def _row(key: Key, reply: Reply, moment: int) -> Any:
