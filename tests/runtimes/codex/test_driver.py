@@ -30,16 +30,18 @@ from agentteam_runtimes.driver import (
 if TYPE_CHECKING:
     from tests.kit.codex_desk import CodexDesk
 
+    from agentteam_runtimes.driver import Runtime
+
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 
 
 @pytest.mark.req("R10")
-async def test_turn_runs_from_its_start_to_its_answer(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            item = desk.item(do({"say": "one two three", "ms": 10}))
-            turn = await desk.begin(runtime, item)
-            ended = await desk.ended(turn)
+async def test_turn_runs_from_its_start_to_its_answer(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    item = desk.item(do({"say": "one two three", "ms": 10}))
+    turn = await desk.begin(runtime, item)
+    ended = await desk.ended(turn)
 
     kinds = [type(event) for event in desk.seen.of_turn(turn)]
     assert kinds[:2] == [TurnStarted, Surfaced]
@@ -54,14 +56,13 @@ async def test_turn_runs_from_its_start_to_its_answer(desk: CodexDesk) -> None:
 
 async def test_entry_surfaces_on_evidence_and_not_on_the_answer(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            item = desk.item(do({"say": "hello"}))
-            turn = await runtime.start_turn(Batch("b", (item,)))
-            # The answer is here; the evidence comes on the stream, in its own time.
-            surfaced = await desk.seen.first(Surfaced)
-            await desk.ended(turn)
+    item = desk.item(do({"say": "hello"}))
+    turn = await runtime.start_turn(Batch("b", (item,)))
+    # The answer is here; the evidence comes on the stream, in its own time.
+    surfaced = await desk.seen.first(Surfaced)
+    await desk.ended(turn)
 
     assert (surfaced.item, surfaced.key, surfaced.turn) == (item.id, item.key, turn)
     assert surfaced.evidence.kind == "item/completed userMessage clientId"
@@ -69,14 +70,13 @@ async def test_entry_surfaces_on_evidence_and_not_on_the_answer(
 
 async def test_batch_surfaces_as_one_submission_with_its_own_entries(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            first, second = desk.item("before that"), desk.item("the urgent one")
-            turn = await desk.begin(runtime, first, second)
-            await desk.ended(turn)
-            keys = {first.key: first.id, second.key: second.id}
-            history = await runtime.history(keys)
+    first, second = desk.item("before that"), desk.item("the urgent one")
+    turn = await desk.begin(runtime, first, second)
+    await desk.ended(turn)
+    keys = {first.key: first.id, second.key: second.id}
+    history = await runtime.history(keys)
 
     surfaced = desk.seen.of(Surfaced)
     assert [(e.item, e.key) for e in surfaced] == [
@@ -92,19 +92,18 @@ async def test_batch_surfaces_as_one_submission_with_its_own_entries(
 @pytest.mark.req("R21", "R45")
 async def test_steer_surfaces_at_the_next_boundary_of_the_running_turn(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            script = do({"run": "sleep 1; echo done"}, {"say": "after the tool"})
-            turn = await desk.begin(runtime, desk.item(script))
-            await desk.seen.first(ToolStarted)
-            steered = desk.item("and also this")
-            await runtime.steer(turn, steered)
-            # Accepted, and not a bit surfaced: the tool still runs.
-            assert not desk.seen.of(Surfaced, lambda e: e.key == steered.key)
-            surfaced = await desk.seen.first(Surfaced, lambda e: e.key == steered.key)
-            assert desk.seen.of(ToolEnded)[0].output == "done\n"
-            ended = await desk.ended(turn)
+    script = do({"run": "sleep 1; echo done"}, {"say": "after the tool"})
+    turn = await desk.begin(runtime, desk.item(script))
+    await desk.seen.first(ToolStarted)
+    steered = desk.item("and also this")
+    await runtime.steer(turn, steered)
+    # Accepted, and not a bit surfaced: the tool still runs.
+    assert not desk.seen.of(Surfaced, lambda e: e.key == steered.key)
+    surfaced = await desk.seen.first(Surfaced, lambda e: e.key == steered.key)
+    assert desk.seen.of(ToolEnded)[0].output == "done\n"
+    ended = await desk.ended(turn)
 
     assert surfaced.turn == turn
     assert ended.items == {}
@@ -113,14 +112,14 @@ async def test_steer_surfaces_at_the_next_boundary_of_the_running_turn(
 
 @pytest.mark.bug("B40")
 @pytest.mark.req("R20")
-async def test_steer_never_cuts_streaming_text(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            script = do({"stream": 30, "ms": 20}, {"say": "heard it"})
-            turn = await desk.begin(runtime, desk.item(script))
-            await desk.seen.first(Output)
-            await runtime.steer(turn, desk.item("please stop now, this is urgent"))
-            await desk.ended(turn)
+async def test_steer_never_cuts_streaming_text(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    script = do({"stream": 30, "ms": 20}, {"say": "heard it"})
+    turn = await desk.begin(runtime, desk.item(script))
+    await desk.seen.first(Output)
+    await runtime.steer(turn, desk.item("please stop now, this is urgent"))
+    await desk.ended(turn)
 
     whole = "".join(f"tok{n} " for n in range(30))
     assert [e.text for e in desk.seen.of(Said)] == [whole, "heard it"]
@@ -131,13 +130,12 @@ async def test_steer_never_cuts_streaming_text(desk: CodexDesk) -> None:
 @pytest.mark.bug("B16")
 async def test_steer_of_a_finished_turn_is_refused_and_may_be_sent_again(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"say": "short"})))
-            await desk.ended(turn)
-            with pytest.raises(SteerRefused) as refused:
-                await runtime.steer(turn, desk.item("too late"))
+    turn = await desk.begin(runtime, desk.item(do({"say": "short"})))
+    await desk.ended(turn)
+    with pytest.raises(SteerRefused) as refused:
+        await runtime.steer(turn, desk.item("too late"))
 
     assert not refused.value.written
     assert not desk.model.told("too late")
@@ -146,16 +144,15 @@ async def test_steer_of_a_finished_turn_is_refused_and_may_be_sent_again(
 @pytest.mark.bug("B16")
 async def test_steer_with_a_stale_turn_is_repeated_with_the_turn_codex_names(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            script = do({"run": "sleep 1"}, {"say": "end"})
-            turn = await desk.begin(runtime, desk.item(script))
-            stale = TurnRef("00000000-0000-7000-8000-000000000000")
-            steered = desk.item("meant for the running turn")
-            await runtime.steer(stale, steered)
-            surfaced = await desk.seen.first(Surfaced, lambda e: e.key == steered.key)
-            await desk.ended(turn)
+    script = do({"run": "sleep 1"}, {"say": "end"})
+    turn = await desk.begin(runtime, desk.item(script))
+    stale = TurnRef("00000000-0000-7000-8000-000000000000")
+    steered = desk.item("meant for the running turn")
+    await runtime.steer(stale, steered)
+    surfaced = await desk.seen.first(Surfaced, lambda e: e.key == steered.key)
+    await desk.ended(turn)
 
     assert surfaced.turn == turn
     assert desk.home.calls.count("turn/steer") == 2
@@ -163,25 +160,25 @@ async def test_steer_with_a_stale_turn_is_repeated_with_the_turn_codex_names(
 
 
 @pytest.mark.req("R30")
-async def test_turn_is_not_started_while_another_is_active(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"stream": 20, "ms": 20})))
-            with pytest.raises(SubmitRefused) as refused:
-                await runtime.start_turn(Batch("b2", (desk.item("second"),)))
-            await desk.ended(turn)
+async def test_turn_is_not_started_while_another_is_active(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    turn = await desk.begin(runtime, desk.item(do({"stream": 20, "ms": 20})))
+    with pytest.raises(SubmitRefused) as refused:
+        await runtime.start_turn(Batch("b2", (desk.item("second"),)))
+    await desk.ended(turn)
 
     assert not refused.value.written
     assert desk.home.calls.count("turn/start") == 1
 
 
-async def test_failing_model_fails_the_turn_with_its_message(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"http": 500})))
-            ended = await desk.ended(turn)
-            again = await desk.begin(runtime, desk.item("and now"))
-            after = await desk.ended(again)
+async def test_failing_model_fails_the_turn_with_its_message(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    turn = await desk.begin(runtime, desk.item(do({"http": 500})))
+    ended = await desk.ended(turn)
+    again = await desk.begin(runtime, desk.item("and now"))
+    after = await desk.ended(again)
 
     assert ended.status is TurnStatus.failed
     assert ended.detail

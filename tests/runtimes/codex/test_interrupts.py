@@ -36,16 +36,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 @pytest.mark.req("R59", "R60", "R135")
 async def test_interrupt_cuts_streaming_text_before_the_next_turn_starts(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
-            await desk.seen.first(Output)
-            await runtime.interrupt(turn)
-            ended = await desk.ended(turn)
-            assert desk.model.requests[0].end != "completed"
-            urgent = await desk.begin(runtime, desk.item("the urgent one"))
-            answered = await desk.ended(urgent)
+    turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
+    await desk.seen.first(Output)
+    await runtime.interrupt(turn)
+    ended = await desk.ended(turn)
+    assert desk.model.requests[0].end != "completed"
+    urgent = await desk.begin(runtime, desk.item("the urgent one"))
+    answered = await desk.ended(urgent)
 
     assert ended.status is TurnStatus.interrupted
     assert answered.text == "Heard: the urgent one"
@@ -60,19 +59,18 @@ async def test_interrupt_cuts_streaming_text_before_the_next_turn_starts(
 
 async def test_side_effect_of_a_cut_command_does_not_happen_later(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            script = do({"run": "echo begun; sleep 2; touch side_effect"})
-            turn = await desk.begin(runtime, desk.item(script))
-            await desk.seen.first(ToolStarted)
-            await trio.sleep(0.3)
-            await runtime.interrupt(turn)
-            await desk.ended(turn)
-            assert not _commands(desk)
-            urgent = await desk.begin(runtime, desk.item("the urgent one"))
-            await desk.ended(urgent)
-            await trio.sleep(2.2)
+    script = do({"run": "echo begun; sleep 2; touch side_effect"})
+    turn = await desk.begin(runtime, desk.item(script))
+    await desk.seen.first(ToolStarted)
+    await trio.sleep(0.3)
+    await runtime.interrupt(turn)
+    await desk.ended(turn)
+    assert not _commands(desk)
+    urgent = await desk.begin(runtime, desk.item("the urgent one"))
+    await desk.ended(urgent)
+    await trio.sleep(2.2)
 
     assert not (desk.home.workdir / "side_effect").exists()
     # The result of the cut call belongs to the turn that made it, and comes in it.
@@ -104,55 +102,50 @@ async def test_command_of_an_earlier_turn_outlives_the_interrupt(
 
 async def test_command_that_runs_on_in_the_background_is_cut_with_its_turn(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            script = do(
-                {"run": "sleep 3597", "yield_ms": 250}, {"stream": 500, "ms": 20}
-            )
-            turn = await desk.begin(runtime, desk.item(script))
-            await desk.seen.first(Output)
-            assert _commands(desk)
-            await runtime.interrupt(turn)
-            await desk.ended(turn)
-            assert not _commands(desk)
+    script = do({"run": "sleep 3597", "yield_ms": 250}, {"stream": 500, "ms": 20})
+    turn = await desk.begin(runtime, desk.item(script))
+    await desk.seen.first(Output)
+    assert _commands(desk)
+    await runtime.interrupt(turn)
+    await desk.ended(turn)
+    assert not _commands(desk)
 
 
 @pytest.mark.bug("B35")
 async def test_interrupt_before_the_turn_has_started_still_cuts_it(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(120):
-        async with desk.open() as runtime:
-            for _ in range(10):
-                item = desk.item(do({"stream": 500, "ms": 20}))
-                turn = await runtime.start_turn(Batch(item.key, (item,)))
-                await runtime.interrupt(turn)
-                ended = await desk.ended(turn)
-                surfaced = turn in [e.turn for e in desk.seen.of(Surfaced)]
-                history = await runtime.history({item.key: item.id})
+    for _ in range(10):
+        item = desk.item(do({"stream": 500, "ms": 20}))
+        turn = await runtime.start_turn(Batch(item.key, (item,)))
+        await runtime.interrupt(turn)
+        ended = await desk.ended(turn)
+        surfaced = turn in [e.turn for e in desk.seen.of(Surfaced)]
+        history = await runtime.history({item.key: item.id})
 
-                assert ended.status is TurnStatus.interrupted
-                expected = {} if surfaced else {item.id: ItemOutcome.dropped}
-                assert ended.items == expected
-                in_history = history[item.id] is ItemOutcome.surfaced
-                assert in_history is surfaced
+        assert ended.status is TurnStatus.interrupted
+        expected = {} if surfaced else {item.id: ItemOutcome.dropped}
+        assert ended.items == expected
+        in_history = history[item.id] is ItemOutcome.surfaced
+        assert in_history is surfaced
 
 
 @pytest.mark.bug("B35")
 async def test_interrupt_without_a_name_waits_until_the_turn_has_one(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            item = desk.item(do({"stream": 500, "ms": 20}))
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(runtime.start_turn, Batch("b", (item,)))
-                await trio.testing.wait_all_tasks_blocked()
-                assert not desk.seen.of(TurnStarted)
-                await runtime.interrupt(None)
-            started = await desk.seen.first(TurnStarted)
-            ended = await desk.ended(started.turn)
+    item = desk.item(do({"stream": 500, "ms": 20}))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.start_turn, Batch("b", (item,)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert not desk.seen.of(TurnStarted)
+        await runtime.interrupt(None)
+    started = await desk.seen.first(TurnStarted)
+    ended = await desk.ended(started.turn)
 
     assert ended.status is TurnStatus.interrupted
 
@@ -160,14 +153,13 @@ async def test_interrupt_without_a_name_waits_until_the_turn_has_one(
 @pytest.mark.req("R61")
 async def test_unknown_active_turn_is_read_from_codex_before_the_interrupt(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
-            await desk.seen.first(Output)
-            _forget_turns(runtime)
-            await runtime.interrupt(None)
-            ended = await desk.ended(turn)
+    turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
+    await desk.seen.first(Output)
+    _forget_turns(runtime)
+    await runtime.interrupt(None)
+    ended = await desk.ended(turn)
 
     assert ended.status is TurnStatus.interrupted
     calls = desk.home.calls
@@ -176,44 +168,43 @@ async def test_unknown_active_turn_is_read_from_codex_before_the_interrupt(
     assert read["params"]["includeTurns"] is True
 
 
-async def test_interrupt_of_another_turn_names_the_active_one(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
-            await desk.seen.first(Output)
-            stale = TurnRef("00000000-0000-7000-8000-000000000000")
-            with pytest.raises(InterruptRefused) as refused:
-                await runtime.interrupt(stale)
-            assert refused.value.named == turn
-            assert not desk.seen.of(TurnEnded)
-            await runtime.interrupt(turn)
-            await desk.ended(turn)
+async def test_interrupt_of_another_turn_names_the_active_one(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
+    await desk.seen.first(Output)
+    stale = TurnRef("00000000-0000-7000-8000-000000000000")
+    with pytest.raises(InterruptRefused) as refused:
+        await runtime.interrupt(stale)
+    assert refused.value.named == turn
+    assert not desk.seen.of(TurnEnded)
+    await runtime.interrupt(turn)
+    await desk.ended(turn)
 
 
 @pytest.mark.bug("B30")
 async def test_interrupt_of_an_ended_turn_is_no_error_and_asks_nothing(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"say": "short"})))
-            await desk.ended(turn)
-            await runtime.interrupt(turn)
+    turn = await desk.begin(runtime, desk.item(do({"say": "short"})))
+    await desk.ended(turn)
+    await runtime.interrupt(turn)
 
     assert "turn/interrupt" not in desk.home.calls
 
 
 @pytest.mark.bug("B30")
 @pytest.mark.inv(20)
-async def test_two_interrupts_of_one_turn_are_one_request(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
-            await desk.seen.first(Output)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(runtime.interrupt, turn)
-                nursery.start_soon(runtime.interrupt, turn)
-            await desk.ended(turn)
+async def test_two_interrupts_of_one_turn_are_one_request(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    turn = await desk.begin(runtime, desk.item(do({"stream": 500, "ms": 20})))
+    await desk.seen.first(Output)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.interrupt, turn)
+        nursery.start_soon(runtime.interrupt, turn)
+    await desk.ended(turn)
 
     assert desk.home.calls.count("turn/interrupt") == 1
     assert len(desk.seen.of(TurnEnded)) == 1
@@ -222,18 +213,17 @@ async def test_two_interrupts_of_one_turn_are_one_request(desk: CodexDesk) -> No
 @pytest.mark.bug("B22")
 async def test_accepted_steer_is_reported_dropped_by_the_interrupt(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do({"run": "sleep 20"})))
-            await desk.seen.first(ToolStarted)
-            steered = desk.item("please also")
-            await runtime.steer(turn, steered)
-            await runtime.interrupt(turn)
-            ended = await desk.ended(turn)
-            # As the session does: back in its lane, and sent again.
-            again = await desk.begin(runtime, desk.item(steered.text))
-            await desk.ended(again)
+    turn = await desk.begin(runtime, desk.item(do({"run": "sleep 20"})))
+    await desk.seen.first(ToolStarted)
+    steered = desk.item("please also")
+    await runtime.steer(turn, steered)
+    await runtime.interrupt(turn)
+    ended = await desk.ended(turn)
+    # As the session does: back in its lane, and sent again.
+    again = await desk.begin(runtime, desk.item(steered.text))
+    await desk.ended(again)
 
     assert ended.items == {steered.id: ItemOutcome.dropped}
     assert len(desk.model.told("please also")) == 1

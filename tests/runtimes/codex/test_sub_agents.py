@@ -21,6 +21,8 @@ from agentteam_runtimes.driver import (
 if TYPE_CHECKING:
     from tests.kit.codex_desk import CodexDesk
 
+    from agentteam_runtimes.driver import Runtime
+
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 
 
@@ -31,15 +33,15 @@ def spawn(*script: Step) -> Step:
 
 
 @pytest.mark.bug("B19")
-async def test_turn_ends_at_its_own_end_with_its_own_answer(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            child = spawn({"run": "echo in the child"}, {"say": "the child's answer"})
-            script = do(child, {"run": "sleep 2"}, {"say": "the parent's answer"})
-            turn = await desk.begin(runtime, desk.item(script))
-            await desk.seen.first(Noticed, lambda e: "turn ended" in e.what)
-            assert not desk.seen.of(TurnEnded)
-            ended = await desk.ended(turn)
+async def test_turn_ends_at_its_own_end_with_its_own_answer(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    child = spawn({"run": "echo in the child"}, {"say": "the child's answer"})
+    script = do(child, {"run": "sleep 2"}, {"say": "the parent's answer"})
+    turn = await desk.begin(runtime, desk.item(script))
+    await desk.seen.first(Noticed, lambda e: "turn ended" in e.what)
+    assert not desk.seen.of(TurnEnded)
+    ended = await desk.ended(turn)
 
     assert ended.text == "the parent's answer"
     assert len(desk.seen.of(TurnEnded)) == 1
@@ -51,19 +53,19 @@ async def test_turn_ends_at_its_own_end_with_its_own_answer(desk: CodexDesk) -> 
 
 @pytest.mark.bug("B24")
 @pytest.mark.req("R36")
-async def test_interrupt_cuts_the_sub_agent_and_its_command(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            child = spawn({"run": "sleep 2; touch side_effect"}, {"say": "not said"})
-            script = do(child, {"stream": 500, "ms": 20})
-            turn = await desk.begin(runtime, desk.item(script))
-            await desk.seen.first(ToolStarted, lambda e: e.name == "shell")
-            await desk.seen.first(Output)
-            await runtime.interrupt(turn)
-            ended = await desk.ended(turn)
-            urgent = await desk.begin(runtime, desk.item("the urgent one"))
-            await desk.ended(urgent)
-            await trio.sleep(2.5)
+async def test_interrupt_cuts_the_sub_agent_and_its_command(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    child = spawn({"run": "sleep 2; touch side_effect"}, {"say": "not said"})
+    script = do(child, {"stream": 500, "ms": 20})
+    turn = await desk.begin(runtime, desk.item(script))
+    await desk.seen.first(ToolStarted, lambda e: e.name == "shell")
+    await desk.seen.first(Output)
+    await runtime.interrupt(turn)
+    ended = await desk.ended(turn)
+    urgent = await desk.begin(runtime, desk.item("the urgent one"))
+    await desk.ended(urgent)
+    await trio.sleep(2.5)
 
     assert ended.status is TurnStatus.interrupted
     assert not (desk.home.workdir / "side_effect").exists()

@@ -13,6 +13,8 @@ from agentteam_runtimes.driver import ReadCalled, SendCalled, TurnStatus
 if TYPE_CHECKING:
     from tests.kit.codex_desk import CodexDesk
 
+    from agentteam_runtimes.driver import Runtime
+
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 
 SEND = {"call": "send_message", "with": {"target": "@alice", "text": "hello"}}
@@ -20,16 +22,16 @@ READ = {"call": "read_history", "with": {"target": "#news", "after": 7}}
 
 
 @pytest.mark.req("R36")
-async def test_model_calls_our_tools_and_reads_what_we_answer(desk: CodexDesk) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            script = do(SEND, READ, {"say": "done"})
-            turn = await desk.begin(runtime, desk.item(script))
-            sent = await desk.seen.first(SendCalled)
-            await runtime.tool_result(sent.call, "Held:\n“read” first", error=True)
-            read = await desk.seen.first(ReadCalled)
-            await runtime.tool_result(read.call, "8 from bob: hi", error=False)
-            await desk.ended(turn)
+async def test_model_calls_our_tools_and_reads_what_we_answer(
+    desk: CodexDesk, runtime: Runtime
+) -> None:
+    script = do(SEND, READ, {"say": "done"})
+    turn = await desk.begin(runtime, desk.item(script))
+    sent = await desk.seen.first(SendCalled)
+    await runtime.tool_result(sent.call, "Held:\n“read” first", error=True)
+    read = await desk.seen.first(ReadCalled)
+    await runtime.tool_result(read.call, "8 from bob: hi", error=False)
+    await desk.ended(turn)
 
     assert (sent.turn, sent.target, sent.text) == (turn, "@alice", "hello")
     assert (read.turn, read.target, read.after) == (turn, "#news", 7)
@@ -56,16 +58,15 @@ async def test_our_tools_are_there_after_a_resume(desk: CodexDesk) -> None:
 
 async def test_result_of_a_cut_call_never_reaches_the_next_turn(
     desk: CodexDesk,
+    runtime: Runtime,
 ) -> None:
-    with trio.fail_after(60):
-        async with desk.open() as runtime:
-            turn = await desk.begin(runtime, desk.item(do(SEND, {"say": "not said"})))
-            sent = await desk.seen.first(SendCalled)
-            await runtime.interrupt(turn)
-            ended = await desk.ended(turn)
-            urgent = await desk.begin(runtime, desk.item("the urgent one"))
-            await runtime.tool_result(sent.call, "sent after all", error=False)
-            await desk.ended(urgent)
+    turn = await desk.begin(runtime, desk.item(do(SEND, {"say": "not said"})))
+    sent = await desk.seen.first(SendCalled)
+    await runtime.interrupt(turn)
+    ended = await desk.ended(turn)
+    urgent = await desk.begin(runtime, desk.item("the urgent one"))
+    await runtime.tool_result(sent.call, "sent after all", error=False)
+    await desk.ended(urgent)
 
     assert ended.status is TurnStatus.interrupted
     assert "sent after all" not in " ".join(desk.model.requests[-1].outputs)
