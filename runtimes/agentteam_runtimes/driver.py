@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 
+# The version of this contract. A draft may still change; from "1" on, the rule of
+# `runtimes/README.md` holds: what goes is kept for one version and told of before.
+CONTRACT = "1-draft"
+
+
 class Steer(enum.StrEnum):
     none = "none"
     queue = "queue"  # taken, but no sign when the model reads it

@@ -93,9 +93,9 @@ class Stage:
             self._replies[name] = None
 
     def settle(self, name: str, reply: Any) -> None:
-        """Take the host's reply to an open question."""
+        """Take the host's first reply to an open question."""
         with self.changed:
-            if name in self._replies:
+            if name in self._replies and self._replies[name] is None:
                 self._replies[name] = reply
                 self.changed.notify_all()
 

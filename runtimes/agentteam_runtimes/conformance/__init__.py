@@ -1,0 +1,1 @@
+"""The conformance kit: what a driver promises, tried on the driver alone."""

@@ -1,0 +1,65 @@
+"""The stage of the real Codex: its model is a server of ours on loopback."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from tests.kit.codex_home import CodexHome, make_codex_home
+from tests.kit.model_server import ModelServer, do, open_model_server
+
+from agentteam_runtimes.conformance.stage import Stage
+from agentteam_runtimes.driver import Options
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from agentteam_runtimes.driver import InputItem
+
+
+@define(eq=False)
+class CodexStage(Stage):
+    model: ModelServer
+    home: CodexHome
+    _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1))
+
+    def options(self, *, asks: bool) -> Options:
+        config = {"approval_policy": "untrusted"} if asks else {}
+        return Options(**self.home.options(config))
+
+    def say(self, text: str) -> str:
+        return self._do({"say": text})
+
+    def stream(self, seconds: float) -> str:
+        return self._do({"stream": int(seconds * 20), "ms": 50})
+
+    def run(self, shell: str) -> str:
+        return self._do({"run": shell}, {"say": "done"})
+
+    def call(self, text: str) -> str:
+        given = {"target": "@user", "text": text}
+        return self._do({"call": "send_message", "with": given}, {"say": "sent"})
+
+    def fail(self) -> str:
+        return self._do({"http": 400})
+
+    def seen(self, entry: InputItem) -> int:
+        if not self.model.requests:
+            return 0
+        told = self.model.requests[-1].user_texts
+        return sum(text.count(entry.text) for text in told)
+
+    def interrupts(self) -> int:
+        return self.home.calls.count("turn/interrupt")
+
+    def _do(self, *steps: dict[str, Any]) -> str:
+        return f"{do(*steps)}\n(entry {next(self._numbers)})"
+
+
+@asynccontextmanager
+async def open_stage(directory: Path) -> AsyncGenerator[CodexStage]:
+    async with open_model_server() as model:
+        yield CodexStage(model, make_codex_home(directory, model.base_url))
