@@ -27,6 +27,12 @@ PARTS = {
         "@openai/codex-*/vendor/*/bin/codex",
         "npm install --prefix .parts @openai/codex@0.171.0",
     ),
+    "opencode": Part(
+        "opencode",
+        "AGENTTEAM_OPENCODE_BIN",
+        "opencode-linux-x64/bin/opencode",
+        "npm install --prefix .parts opencode-ai@1.18.33",
+    ),
     "chromium": Part(
         "chromium", "AGENTTEAM_CHROMIUM_BIN", "", "apt-get install chromium"
     ),

@@ -1,0 +1,387 @@
+"""
+What the messages of an OpenCode session mean for our turns. Pure.
+
+A turn of ours is one prompt, and its id is that of the message it sends. OpenCode tells
+the same things twice, as events and in its record, and late ones after newer: so each
+message and part is taken as a whole, and what was said of it is not said again.
+
+| the event names                       | it belongs to                                  |
+|---------------------------------------|------------------------------------------------|
+| a message of ours                     | the turn that it was sent in                   |
+| an assistant message                  | the turn of its `parentID`                     |
+| a user message that OpenCode wrote    | the running turn, if it is younger (compaction |
+|                                       | does that)                                     |
+| the session of a sub-agent            | the turn whose `task` call names that session  |
+| anything else                         | nobody                                         |
+
+An entry surfaces with the first `step-start` of an answer to its message, or to a later
+message: what is stored unanswered is folded into the next request. Neither the answer
+to the prompt, nor the stored message, nor an assistant message proves that: those are
+there before the model is asked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import define, field
+
+from agentteam_protocol.delivery import Evidence
+from agentteam_runtimes.driver import (
+    Batch,
+    InputItem,
+    ItemOutcome,
+    Output,
+    RuntimeEvent,
+    Said,
+    Surfaced,
+    TurnEnded,
+    TurnRef,
+    TurnStarted,
+    TurnStatus,
+)
+from agentteam_runtimes.jsonlines import JsonObject
+from agentteam_runtimes.opencode import wire
+from agentteam_runtimes.opencode.tools import tool_event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from agentteam_protocol.ids import ItemId
+
+V = TypeVar("V")
+
+EVIDENCE = "step-start of the answer"
+MOST_REMEMBERED = 1024  # messages, entries, parts: a long session stays small
+
+
+@define
+class _Message:
+    """An assistant message, as far as it is known."""
+
+    id: str
+    parent: str
+    started: bool = False
+    completed: bool = False
+    finish: str = ""
+    error: JsonObject = field(factory=dict[str, object])
+    tokens: dict[str, int] = field(factory=dict[str, int])
+    texts: dict[str, str] = field(factory=dict[str, str])
+
+
+@define
+class _Entry:
+    """What we sent with one message."""
+
+    items: tuple[InputItem, ...]
+    turn: str
+    accepted: bool = False
+    surfaced: bool = False
+
+
+@define
+class _Turn:
+    id: str
+    batch: str
+    announced: bool = False
+    ended: bool = False
+    cut: bool = False
+    problem: str = ""
+    last: str = ""  # its newest assistant message
+
+
+class Turns:
+    """The turns of one session, and what was sent to them."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.active: str | None = None
+        self._turns: OrderedDict[str, _Turn] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._written: OrderedDict[str, str] = OrderedDict()  # by OpenCode itself
+        self._messages: OrderedDict[str, _Message] = OrderedDict()
+        self._parts: OrderedDict[str, str] = OrderedDict()  # what was said of them
+        self._children: OrderedDict[str, str] = OrderedDict()
+
+    # What we send.
+
+    def knows(self, turn: str) -> bool:
+        return turn in self._turns
+
+    def has_ended(self, turn: str) -> bool:
+        return turn in self._turns and self._turns[turn].ended
+
+    def is_cut(self, turn: str) -> bool:
+        return turn in self._turns and self._turns[turn].cut
+
+    def start(self, message: str, batch: Batch) -> None:
+        """Note that a batch goes out as a turn of its own."""
+        _remember(self._turns, message, _Turn(message, batch.id))
+        _remember(self._entries, message, _Entry(batch.items, message))
+        self.active = message
+
+    def not_started(self, message: str) -> None:
+        """Take it that the batch did not become a turn."""
+        self._turns.pop(message, None)
+        self._entries.pop(message, None)
+        if self.active == message:
+            self.active = None
+
+    def steer(self, turn: str, message: str, item: InputItem) -> None:
+        """Note that an entry goes to a running turn."""
+        _remember(self._entries, message, _Entry((item,), turn))
+
+    def not_steered(self, message: str) -> None:
+        self._entries.pop(message, None)
+
+    def accepted(self, message: str) -> list[RuntimeEvent]:
+        """Take it that OpenCode has stored a message of ours."""
+        entry = self._entries.get(message)
+        if entry is None:
+            return []
+        entry.accepted = True
+        turn = self._turns.get(message)
+        if turn is None or turn.announced:
+            return []
+        turn.announced = True
+        return [TurnStarted(TurnRef(turn.id), turn.batch)]
+
+    def carry(self, message: str, keys: Mapping[str, ItemId]) -> None:
+        """Remember what an earlier process left unanswered: it surfaces later."""
+        if message not in self._entries:
+            items = tuple(InputItem(id, key, "") for key, id in keys.items())
+            _remember(self._entries, message, _Entry(items, "", accepted=True))
+
+    def items(self, turn: str) -> list[ItemId]:
+        """Name the entries that the turn began with."""
+        entry = self._entries.get(turn)
+        return [item.id for item in entry.items] if entry else []
+
+    def was_accepted(self, message: str) -> bool:
+        return message in self._entries and self._entries[message].accepted
+
+    def waits(self, turn: str) -> bool:
+        """Tell whether something of the turn was accepted and not surfaced."""
+        return any(
+            e.turn == turn and e.accepted and not e.surfaced
+            for e in self._entries.values()
+        )
+
+    # What comes back.
+
+    def root(self, session: str, message: str) -> TurnRef | None:
+        """Name the turn of ours that a call in a message belongs to."""
+        if session != self.session:
+            turn = self._children.get(session)
+        else:
+            known = self._messages.get(message)
+            turn = self._owner(known.parent) if known else None
+        return TurnRef(turn) if turn else None
+
+    def message(self, info: JsonObject) -> list[RuntimeEvent]:
+        """Take what is told of a message."""
+        id = wire.text(info, "id")
+        if wire.text(info, "sessionID") != self.session or not id:
+            return []
+        if wire.text(info, "role") == "user":
+            self._notice_user(id)
+            return self.accepted(id)
+        known = self._messages.get(id)
+        if known is None:
+            known = _Message(id, wire.text(info, "parentID"))
+            _remember(self._messages, id, known)
+            if turn := self._turns.get(self._owner(known.parent)):
+                turn.last = max(turn.last, id)
+        known.completed |= (
+            wire.number(wire.mapping(info, "time"), "completed") is not None
+        )
+        known.finish = wire.text(info, "finish") or known.finish
+        known.error = wire.mapping(info, "error") or known.error
+        known.tokens = _tokens(wire.mapping(info, "tokens")) or known.tokens
+        return []
+
+    def part(self, part: JsonObject) -> list[RuntimeEvent]:
+        """Take what is told of a part of a message."""
+        session = wire.text(part, "sessionID") or self.session
+        message = self._messages.get(wire.text(part, "messageID"))
+        if session == self.session and message is None:
+            return []
+        turn = self.root(session, message.id if message else "")
+        if wire.text(part, "type") == "tool":
+            return self._tool(turn, session, part)
+        if message is None or session != self.session:
+            return []
+        match wire.text(part, "type"):
+            case "step-start" if not message.started:
+                message.started = True
+                return self._surfaced(message, turn)
+            case "text":
+                return self._text(message, turn, part)
+            case _:
+                return []
+
+    def delta(self, piece: JsonObject) -> list[RuntimeEvent]:
+        """Take a piece of a text that is being said."""
+        message = self._messages.get(wire.text(piece, "messageID"))
+        part = wire.text(piece, "partID")
+        if message is None or self._parts.get(part) != "text":
+            return []
+        turn = self.root(self.session, message.id)
+        return [Output(turn, wire.text(piece, "delta"))]
+
+    def failed(self, problem: str) -> None:
+        """Keep what the session says went wrong, in case no message tells it."""
+        if self.active is not None:
+            self._turns[self.active].problem = problem
+
+    def cut(self, turn: str) -> None:
+        """Note that the turn is being interrupted."""
+        self._turns[turn].cut = True
+
+    def was_answered(self, turn: str) -> bool:
+        """Tell whether it has an assistant message, be it empty."""
+        return bool(self._turns[turn].last)
+
+    def is_settled(self, turn: str) -> bool:
+        """Tell whether its last message is closed, in whatever way."""
+        last = self._messages.get(self._turns[turn].last)
+        return last is not None and last.completed
+
+    def is_done(self, turn: str) -> bool:
+        """Tell whether the turn's last message says that nothing follows."""
+        last = self._messages.get(self._turns[turn].last)
+        if last is None or not last.completed:
+            return False
+        return bool(last.error) or last.finish not in ("", "tool-calls", "unknown")
+
+    def end(self, turn_id: str) -> list[RuntimeEvent]:
+        """End a turn; what was stored and not answered stays with OpenCode."""
+        turn = self._turns[turn_id]
+        if turn.ended:
+            return []
+        turn.ended = True
+        if self.active == turn_id:
+            self.active = None
+        status, detail = self._outcome(turn)
+        answers = self._answers(turn_id)
+        said = [text for m in answers if (text := "".join(m.texts.values()))]
+        return [
+            TurnEnded(
+                TurnRef(turn_id),
+                status,
+                detail=detail,
+                items=self._carried(turn_id),
+                text=said[-1] if said else "",
+                usage=_sum(m.tokens for m in answers),
+            )
+        ]
+
+    # Inside.
+
+    def _owner(self, message: str) -> str:
+        entry = self._entries.get(message)
+        return entry.turn if entry is not None else self._written.get(message, "")
+
+    def _notice_user(self, id: str) -> None:
+        """A message that is not ours and younger than the running turn is part of it."""
+        if id in self._entries or id in self._written or self.active is None:
+            return
+        if id > self.active:
+            _remember(self._written, id, self.active)
+
+    def _surfaced(self, answer: _Message, turn: TurnRef | None) -> list[RuntimeEvent]:
+        if turn is None:
+            return []
+        evidence = Evidence(EVIDENCE, detail=f"{self.session} {answer.id}")
+        events: list[RuntimeEvent] = []
+        for message, entry in self._entries.items():
+            if entry.surfaced or message > answer.parent:
+                continue
+            events += self.accepted(message)
+            entry.surfaced = True
+            events += [Surfaced(turn, i.id, i.key, evidence) for i in entry.items]
+        return events
+
+    def _text(
+        self, message: _Message, turn: TurnRef | None, part: JsonObject
+    ) -> list[RuntimeEvent]:
+        id, said = wire.text(part, "id"), wire.text(part, "text")
+        if self._parts.get(id) == "said":
+            return []
+        final = wire.number(wire.mapping(part, "time"), "end") is not None
+        _remember(self._parts, id, "said" if final else "text")
+        message.texts[id] = said or message.texts.get(id, "")
+        return [Said(turn, said)] if final and said.strip() else []
+
+    def _tool(
+        self, turn: TurnRef | None, session: str, part: JsonObject
+    ) -> list[RuntimeEvent]:
+        child = wire.text(wire.mapping(part, "state", "metadata"), "sessionId")
+        if child and turn is not None:
+            _remember(self._children, child, turn.id)
+        id = wire.text(part, "id")
+        status = wire.text(wire.mapping(part, "state"), "status")
+        before = self._parts.get(id, "")
+        if status in ("", "pending", before) or before in ("completed", "error"):
+            return []
+        _remember(self._parts, id, status)
+        foreign = "" if session == self.session else session
+        return tool_event(turn, part, foreign, begun=before == "running")
+
+    def _outcome(self, turn: _Turn) -> tuple[TurnStatus, str]:
+        last = self._messages.get(turn.last)
+        if last is None:
+            if turn.cut:
+                return TurnStatus.interrupted, ""
+            return TurnStatus.failed, turn.problem or "OpenCode did not answer it"
+        if name := wire.text(last.error, "name"):
+            if name == wire.ABORTED:
+                return TurnStatus.interrupted, ""
+            if name == wire.TOO_LONG:
+                return TurnStatus.max_tokens, ""
+            told = wire.text(wire.mapping(last.error, "data"), "message")
+            return TurnStatus.failed, told or name
+        if last.finish == "length":
+            return TurnStatus.max_tokens, ""
+        if self.is_done(turn.id):
+            return TurnStatus.completed, ""
+        if turn.cut:
+            return TurnStatus.interrupted, ""
+        # A rejected call ends a turn where it stands.
+        if last.finish == "tool-calls":
+            return TurnStatus.completed, ""
+        return TurnStatus.failed, turn.problem or "OpenCode stopped without an answer"
+
+    def _answers(self, turn: str) -> list[_Message]:
+        return [m for m in self._messages.values() if self._owner(m.parent) == turn]
+
+    def _carried(self, turn: str) -> dict[ItemId, ItemOutcome]:
+        return {
+            item.id: ItemOutcome.carried
+            for entry in self._entries.values()
+            if entry.turn == turn and entry.accepted and not entry.surfaced
+            for item in entry.items
+        }
+
+
+def _tokens(tokens: JsonObject) -> dict[str, int]:
+    kept = {
+        k: v for k in ("input", "output", "reasoning") if (v := wire.number(tokens, k))
+    }
+    cached = wire.number(wire.mapping(tokens, "cache"), "read")
+    return kept | ({"cached": cached} if cached else {})
+
+
+def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for tokens in counts:
+        for name, number in tokens.items():
+            total[name] = total.get(name, 0) + number
+    return total
+
+
+def _remember(kept: OrderedDict[str, V], key: str, value: V) -> None:
+    kept[key] = value
+    if len(kept) > MOST_REMEMBERED:
+        kept.popitem(last=False)
