@@ -66,4 +66,5 @@ def announced(directory: Path, record: ServerRecord) -> Generator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

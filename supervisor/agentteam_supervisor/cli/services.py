@@ -15,6 +15,7 @@ import trio
 
 from agentteam_protocol.errors import AgentTeamError
 from agentteam_supervisor.chaos import points
+from agentteam_supervisor.cli import state_watch
 from agentteam_supervisor.cli.client import Client
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.first_start import make_agents
@@ -60,7 +61,8 @@ def run_here(
             async with trio.open_nursery() as inner:
                 await inner.start(run_daemon, config, url)
                 await trio.to_thread.run_sync(_make_agents, url, directory, declared)
-                await _ready(directory, url, as_json, stopped, own=True)
+                files = (*state_watch.SERVER, *state_watch.DAEMON)
+                await _ready(directory, url, as_json, stopped, files, own=True)
                 inner.cancel_scope.cancel()
             outer.cancel_scope.cancel()
 
@@ -75,7 +77,7 @@ def run_server_alone(directory: Path, port: int, as_json: bool) -> None:
     async def server(stopped: trio.Event) -> None:
         async with trio.open_nursery() as nursery:
             url = await _start_server(nursery, directory, port)
-            await _ready(directory, url, as_json, stopped)
+            await _ready(directory, url, as_json, stopped, state_watch.SERVER)
             nursery.cancel_scope.cancel()
 
     log_to_stderr(as_json)
@@ -101,7 +103,7 @@ def run_daemon_alone(
             await nursery.start(run_daemon, config, address)
             line = say(f"joined {address}", f"已连接 {address}")
             _say_ready(line, {"joined": address}, as_json)
-            await stopped.wait()
+            await _stand_on(directory, state_watch.DAEMON, stopped)
             nursery.cancel_scope.cancel()
 
     log_to_stderr(as_json)
@@ -137,13 +139,26 @@ def _make_agents(url: str, directory: Path, declared: Sequence[dict[str, Any]]) 
 
 
 async def _ready(
-    directory: Path, url: str, as_json: bool, stopped: trio.Event, own: bool = False
+    directory: Path,
+    url: str,
+    as_json: bool,
+    stopped: trio.Event,
+    files: Sequence[str],
+    own: bool = False,
 ) -> None:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     record = ServerRecord(url, os.getpid(), now, version("agentteam-supervisor"), own)
     with announced(directory, record):
         _say_ready(f"listening on {url}", {"listening": url}, as_json)
+        await _stand_on(directory, files, stopped)
+
+
+async def _stand_on(directory: Path, files: Sequence[str], stopped: trio.Event) -> None:
+    """Wait for the end, or raise when there is nothing left to stand on."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(state_watch.watch_files, directory, files)
         await stopped.wait()
+        nursery.cancel_scope.cancel()
 
 
 def _say_ready(line: str, value: dict[str, str], as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define, field
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.websockets import WebSocketDisconnect
 
 from agentteam_protocol.activity import ActivityKind
@@ -34,7 +35,7 @@ from agentteam_supervisor.chaos import points
 from agentteam_supervisor.server import history, leases, outbox, reports
 from agentteam_supervisor.server.freshness import Fence, Fencing, fencing
 from agentteam_supervisor.server.pulse import Pulse
-from agentteam_supervisor.server.writer import StoreUnwritable
+from agentteam_supervisor.server.writer import StoreUnwritable, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +52,7 @@ LOG = logging.getLogger(__name__)
 
 LIVE = 1000
 REASON = 120  # bytes; a close frame holds three more
+UNREADABLE = "the store cannot be read; come back"
 GOING_DOWN = (1001, "the server is going down")
 
 
@@ -146,7 +148,12 @@ class Connection:
         told = -1
         while self._closing is None:
             ticket = self._wake.ticket()
-            rows = await self._next_rows(sent)
+            try:
+                rows = await self._next_rows(sent)
+            except SQLAlchemyError as exc:
+                LOG.error("frames of daemon %s: %s", self.daemon, words_of(exc))
+                self.close(1011, UNREADABLE)
+                break
             live = [self._live.popleft() for _ in range(len(self._live))]
             received = self._received
             if not rows and not live and received == told:
@@ -161,7 +168,7 @@ class Connection:
             points.after("server-sends", frames)
             told = received
             sent = rows[-1][0] if rows else sent
-        await self._websocket.close(*self._closing)
+        await self._websocket.close(*(self._closing or GOING_DOWN))
 
     async def _next_rows(self, sent: int) -> list[tuple[int, Frame]]:
         if not self._outbox_moved:
@@ -190,6 +197,10 @@ class Connection:
         except StoreUnwritable as exc:
             LOG.error("reports of daemon %s were not stored: %s", self.daemon, exc)
             self.close(1011, "the reports could not be stored; send them again")
+            return
+        except SQLAlchemyError as exc:
+            LOG.error("what daemon %s asked for: %s", self.daemon, words_of(exc))
+            self.close(1011, UNREADABLE)
             return
         except WebSocketDisconnect:
             pass

@@ -7,15 +7,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.websockets import WebSocketDisconnect
 
 from agentteam_protocol.codec import decode_envelope, encode_envelope
 from agentteam_protocol.errors import RemoteProtocolError
 from agentteam_protocol.frames import VERSION, Envelope, Hello, Refused
 from agentteam_supervisor.server import agents, frontiers, leases
-from agentteam_supervisor.server.connection import GOING_DOWN, Connection
+from agentteam_supervisor.server.connection import GOING_DOWN, UNREADABLE, Connection
 from agentteam_supervisor.server.problems import Problem
-from agentteam_supervisor.server.writer import StoreUnwritable
+from agentteam_supervisor.server.writer import StoreUnwritable, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +66,11 @@ class Link:
             return
         except _Unwelcome as exc:
             await _refuse(websocket, exc.refused)
+            return
+        except SQLAlchemyError as exc:
+            LOG.error("a daemon cannot be let in: %s", words_of(exc))
+            with suppress(WebSocketDisconnect):
+                await websocket.close(1011, UNREADABLE)
             return
         try:
             session = await self._store.write(
