@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from agentteam_supervisor.chaos.live import Live
 from agentteam_supervisor.chaos.observations import Observations, Sighting
 from agentteam_supervisor.chaos.person import Person
 from agentteam_supervisor.chaos.proxy import Proxy
-from agentteam_supervisor.chaos.rest import come_to_rest, look_around
+from agentteam_supervisor.chaos.rest import Rest, look_around
 from agentteam_supervisor.chaos.service import Service
 from agentteam_supervisor.chaos.sightings import Sightings
 from agentteam_supervisor.chaos.traffic import Traffic
@@ -80,7 +81,7 @@ class Crashing:
             nursery.start_soon(self._revive)
             await self.journey()
             # The point may come after the journey: it is revived until all is seen.
-            rested = await come_to_rest(self.traffic)
+            rested = await Rest(self.traffic, random.Random(0)).come()
             seen = await look_around(self.traffic, self.service, self.outlived)
             nursery.cancel_scope.cancel()
         assert rested

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from agentteam_supervisor.chaos.sightings import Found
 
 
+AGAIN = 0.05
+
+
 @define(eq=False)
 class Faults:
     """Counts only what was really done; `lost_time` is what it cost a Stop."""
@@ -29,82 +32,68 @@ class Faults:
     tell: Callable[[str], None]
     lost_time: float = 0.0
 
-    async def inject(self, fault: Fault) -> None:
-        """Do it; whatever it stops runs again when this returns."""
-        if self.service.alive and await self._do(fault):
-            self.done[fault.what] += 1
-            self.tell(f"{fault.what} ({fault.seconds} s)")
+    async def inject(self, fault: Fault) -> bool:
+        """Do it, if there is one to do it to; whatever it stops runs on afterwards."""
+        return self.service.alive and await self._do(fault)
+
+    async def inject_soon(self, fault: Fault) -> None:
+        """Do it as soon as there is one to do it to."""
+        while not await self.inject(fault):  # noqa: ASYNC110 - no event tells of one
+            await trio.sleep(AGAIN)
 
     async def _do(self, fault: Fault) -> bool:
-        match fault.what:
-            case "runtime killed":
-                return self._kill(fault, lambda found: found.is_runtime)
-            case "warden killed":
-                return self._kill(fault, lambda found: found.is_warden)
-            case "tool killed":
-                return self._kill(fault, lambda found: found.is_tool)
-            case "runtime stopped":
-                found = self._choose(fault, lambda found: found.is_runtime)
-                return found is not None and await self._stop(found, fault.seconds)
-            case "service stopped":
-                return await self._stop_service(fault)
-            case "disk full":
-                return await self._fill_disk(fault)
-            case "link cut":
-                return self.service.proxy.cut() > 0
-            case "server killed" | "daemon killed":
-                part = self.service.parts.get(fault.what.split()[0])
-                return part is not None and part.alive and await _killed(part)
+        match fault.what.split():
+            case ["runtime" | "warden" | "tool" as kind, "killed"]:
+                return self._kill(fault, kind)
+            case ["runtime" | "warden" as kind, "stopped"]:
+                found = self._choose(fault, kind)
+                if found is None or not found.send(signal.SIGSTOP):
+                    return False
+                await self._last(fault, lambda: found.send(signal.SIGCONT))
+            case ["service", "stopped"]:
+                part = self._part(fault)
+                part.send(signal.SIGSTOP)
+                await self._last(fault, lambda: part.send(signal.SIGCONT))
+            case ["disk", "full"]:
+                part = self._part(fault)
+                part.fill_disk(True)
+                await self._last(fault, lambda: part.fill_disk(False))
+            case ["link", "cut"]:
+                return self._did(fault, self.service.proxy.cut() > 0)
+            case ["server" | "daemon" as verb, "killed"]:
+                named = self.service.parts.get(verb)
+                if named is None or not named.alive:
+                    return False
+                self._did(fault)
+                await named.die()
             case _:
                 raise ValueError(fault.what)
+        return True
 
-    def _choose(self, fault: Fault, which: Callable[[Found], bool]) -> Found | None:
-        there = [f for f in self.sightings.look(*self.service.pids) if which(f)]
+    def _did(self, fault: Fault, really: bool = True) -> bool:
+        if really:
+            self.done[fault.what] += 1
+            self.tell(f"{fault.what} ({fault.seconds} s)")
+        return really
+
+    async def _last(self, fault: Fault, undo: Callable[[], object]) -> None:
+        """Let it last, until the end of the life at most."""
+        self._did(fault)
+        began = trio.current_time()
+        try:
+            await trio.sleep(fault.seconds)
+        finally:
+            undo()
+            self.lost_time += trio.current_time() - began
+
+    def _choose(self, fault: Fault, kind: str) -> Found | None:
+        there = [f for f in self.sightings.look(*self.service.pids) if f.kind == kind]
         return there[fault.which % len(there)] if there else None
 
-    def _kill(self, fault: Fault, which: Callable[[Found], bool]) -> bool:
-        found = self._choose(fault, which)
-        return found is not None and found.send(signal.SIGKILL)
+    def _kill(self, fault: Fault, kind: str) -> bool:
+        found = self._choose(fault, kind)
+        return self._did(fault, found is not None and found.send(signal.SIGKILL))
 
-    async def _stop(self, found: Found, seconds: float) -> bool:
-        if not found.send(signal.SIGSTOP):
-            return False
-        try:
-            await trio.sleep(seconds)
-        finally:
-            found.send(signal.SIGCONT)
-        self.lost_time += seconds
-        return True
-
-    async def _stop_service(self, fault: Fault) -> bool:
-        part = self._part(fault)
-        if part is None:
-            return False
-        part.send(signal.SIGSTOP)
-        try:
-            await trio.sleep(fault.seconds)
-        finally:
-            part.send(signal.SIGCONT)
-        self.lost_time += fault.seconds
-        return True
-
-    async def _fill_disk(self, fault: Fault) -> bool:
-        part = self._part(fault)
-        if part is None:
-            return False
-        part.fill_disk(True)
-        try:
-            await trio.sleep(fault.seconds)
-        finally:
-            part.fill_disk(False)
-        self.lost_time += fault.seconds
-        return True
-
-    def _part(self, fault: Fault) -> Part | None:
+    def _part(self, fault: Fault) -> Part:
         parts = [part for part in self.service.parts.values() if part.alive]
-        return parts[fault.which % len(parts)] if parts else None
-
-
-async def _killed(part: Part) -> bool:
-    await part.die()
-    return True
+        return parts[fault.which % len(parts)]

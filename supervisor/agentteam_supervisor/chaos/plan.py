@@ -17,13 +17,16 @@ from agentteam_supervisor.chaos.scripts import AGENTS, write_body
 ACTS = (("send", 10), ("urgent", 7), ("again", 3), ("stop", 4), ("resume", 4))
 FAULTS = (
     ("runtime killed", 10),
-    ("runtime stopped", 6),
-    ("warden killed", 3),
-    ("tool killed", 2),
-    ("service stopped", 3),
-    ("disk full", 3),
+    ("runtime stopped", 9),
+    ("warden killed", 4),
+    ("warden stopped", 4),
+    ("tool killed", 3),
+    ("service stopped", 4),
+    ("disk full", 4),
 )
-LINK_FAULTS = (("link cut", 12), ("server killed", 3), ("daemon killed", 3))
+LINK_FAULTS = (("link cut", 16), ("server killed", 3), ("daemon killed", 3))
+# So many faults a second; a life is dense with them, or has hardly any.
+DENSITIES = (1.0, 5.0, 10.0, 20.0)
 # What a service passes while it starts: the second crash in a row is there.
 AT_START = (
     "store/hello",
@@ -83,8 +86,9 @@ def plan_life(seed: int, number: int) -> Life:
     """Draw one life."""
     rng = random.Random(f"{seed}/{number}")
     apart = rng.random() < 0.4
-    seconds = round(rng.uniform(1.0, 5.0), 2)
+    seconds = round(rng.choice([rng.uniform(0.3, 1.5), rng.uniform(1.0, 4.0)]), 2)
     faults = (*FAULTS, *LINK_FAULTS) if apart else FAULTS
+    count = round(rng.choice(DENSITIES) * seconds)
     return Life(
         number=number,
         apart=apart,
@@ -92,8 +96,8 @@ def plan_life(seed: int, number: int) -> Life:
         crash_of=rng.choice(["server", "daemon"]),
         seconds=seconds,
         end="ended" if rng.random() < 0.1 else "killed",
-        acts=tuple(_act(rng, seconds) for _ in range(rng.randint(3, 14))),
-        faults=tuple(_fault(rng, seconds, faults) for _ in range(rng.randint(2, 18))),
+        acts=tuple(_act(rng, seconds) for _ in range(rng.randint(2, 12))),
+        faults=tuple(_fault(rng, seconds, faults) for _ in range(count)),
     )
 
 
@@ -119,10 +123,10 @@ def _fault(
     rng: random.Random, seconds: float, faults: tuple[tuple[str, int], ...]
 ) -> Fault:
     return Fault(
-        at=round(rng.uniform(0.1, seconds), 2),
+        at=round(rng.uniform(0.0, seconds), 2),
         what=_choose(rng, faults),
         which=rng.randrange(1000),
-        seconds=round(rng.uniform(0.02, 0.6), 2),
+        seconds=round(rng.choice([0.02, 0.05, 0.1, rng.uniform(0.1, 0.6)]), 2),
     )
 
 

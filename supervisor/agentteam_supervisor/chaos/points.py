@@ -105,11 +105,20 @@ def _arm(environment: Mapping[str, str]) -> _Armed | None:
 
 
 _armed: _Armed | None = None
-try:
-    _armed = _arm(os.environ)
-    _problem = None
-except CrashPointError as error:
-    _problem = error
+_problem: CrashPointError | None = None
+
+
+def arm(environment: Mapping[str, str]) -> None:
+    """Do what this environment says, from now on."""
+    global _armed, _problem  # a look at a constant is all it may cost
+    _armed, _problem = None, None
+    try:
+        _armed = _arm(environment)
+    except CrashPointError as error:
+        _problem = error
+
+
+arm(os.environ)
 
 
 def check() -> None:

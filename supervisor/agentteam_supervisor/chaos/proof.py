@@ -25,7 +25,6 @@ class Proof:
     states: Counter[str] = Factory(Counter[str])
     stops: int = 0
     worst_settle: float = 0.0
-    late_kept: int = 0
     findings: list[Finding] = Factory(list[Finding])
     version: str = Factory(lambda: version("agentteam-supervisor"))
 

@@ -7,50 +7,77 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import trio
+from attrs import define, field
 
 from agentteam_supervisor.chaos.checker import OPEN
 from agentteam_supervisor.chaos.observations import Observations, Sighting, Stop
+from agentteam_supervisor.chaos.plan import Fault
 from agentteam_supervisor.chaos.records import read_records
+from agentteam_supervisor.chaos.traffic import Traffic
 
 if TYPE_CHECKING:
     from agentteam_supervisor.chaos.service import Service
-    from agentteam_supervisor.chaos.traffic import Traffic
 
 REST_WITHIN = 150.0
-# A run of this age plays a script that never ends: a person stops it.
-PATIENCE = 6.0
+# A run of such an age may play a script that never ends: a person stops it.
+PATIENCE = (0.5, 1.5, 5.0)
+# What a run may take after its Stop before somebody in a hurry kills a runtime.
+HURRY = 1.0
 TRACE = re.compile(r"Traceback \(most recent call last\):(?:\n.*){0,60}")
 
 
-async def come_to_rest(traffic: Traffic) -> bool:
-    """Decide, resume and stop until nothing is open; False: it never came to that."""
-    rng = random.Random(0)
-    since: dict[str, float] = {}
-    with trio.move_on_after(REST_WITHIN):
-        while True:
-            await traffic.decide_all(rng)
-            busy = await _nudge(traffic, since)
-            if not busy and not await _open(traffic):
-                return True
-            await trio.sleep(0.1)
-    return False
+@define(eq=False)
+class Rest:
+    """Lets everything come to rest, with patience or in a hurry, as `rng` draws it."""
 
+    traffic: Traffic
+    rng: random.Random
+    patience: float = field(init=False)
+    hurry: bool = field(init=False)
+    _due: dict[str, float] = field(factory=dict[str, float])
+    _stopped: set[str] = field(factory=set[str])
 
-async def _nudge(traffic: Traffic, since: dict[str, float]) -> bool:
-    """Give every agent what it waits for; tells whether one is at work."""
-    busy = False
-    for agent in traffic.agents:
-        view = await traffic.person.get(f"/api/agents/{agent}")
-        run = view["currentRun"]
-        if view["problem"] or (view["parked"] and run is None):
-            await traffic.resume(agent)
-        if run is not None:
-            began = since.setdefault(run["id"], trio.current_time())
-            if trio.current_time() - began > PATIENCE:
-                since[run["id"]] = float("inf")
-                await traffic.stop(agent)
-        busy = busy or view["status"] != "idle" or run is not None
-    return busy
+    def __attrs_post_init__(self) -> None:
+        self.patience = self.rng.choice(PATIENCE)
+        self.hurry = self.rng.random() < 0.6
+
+    async def come(self) -> bool:
+        """Decide, resume and stop until nothing is open; False: it never is."""
+        with trio.move_on_after(REST_WITHIN):
+            while True:
+                await self.traffic.decide_all(self.rng)
+                busy = await self._nudge()
+                if not busy and not await _open(self.traffic):
+                    return True
+                await trio.sleep(0.05)
+        return False
+
+    async def _nudge(self) -> bool:
+        """Give every agent what it waits for; tells whether one is at work."""
+        busy = False
+        for agent in self.traffic.agents:
+            view = await self.traffic.person.get(f"/api/agents/{agent}")
+            run = view["currentRun"]
+            if view["problem"] or (view["parked"] and run is None):
+                await self.traffic.resume(agent)
+            if run is not None:
+                await self._end(agent, run["id"])
+            busy = busy or view["status"] != "idle" or run is not None
+        return busy
+
+    async def _end(self, agent: str, run: str) -> None:
+        now = trio.current_time()
+        due = self._due.setdefault(run, now + self.patience)
+        if now < due:
+            return
+        self._due[run] = now + HURRY
+        if run not in self._stopped:
+            self._stopped.add(run)
+            await self.traffic.stop(agent)
+        elif self.hurry:
+            await self.traffic.faults.inject(
+                Fault(0.0, "runtime killed", self.rng.randrange(1000), 0.0)
+            )
 
 
 async def _open(traffic: Traffic) -> bool:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import trio
 from attrs import define, field
 
+from agentteam_supervisor.chaos.births import Births, Process
 from agentteam_supervisor.chaos.points import VARIABLE
 from agentteam_supervisor.chaos.proxy import Proxy
 
-RUN = "from agentteam_supervisor.cli.main import main; main()"
 START_SECONDS = 40.0
 END_SECONDS = 60.0
 
@@ -25,7 +23,7 @@ class Part:
     """One process of the service: `up`, or `server` or `daemon`."""
 
     verb: str
-    process: trio.Process
+    process: Process
     ready: trio.Event = field(factory=trio.Event)
     over: trio.Event = field(factory=trio.Event)
     port: int = 0
@@ -94,6 +92,7 @@ class Service:
     place: Path
     nursery: trio.Nursery
     proxy: Proxy
+    births: Births = field(factory=Births)
     parts: dict[str, Part] = field(factory=dict[str, Part])
 
     @property
@@ -123,25 +122,20 @@ class Service:
 
     async def start(self, verb: str, crash: str = "", log: Path | None = None) -> bool:
         """Start one part; True: it serves, False: it has ended before."""
-        process = await trio.lowlevel.open_process(
-            self._command(verb),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            env=self._environment(crash, log),
-            start_new_session=True,
+        process = await self.births.start(
+            self._arguments(verb), self._environment(crash, log)
         )
         part = self.parts[verb] = Part(verb, process)
         self.nursery.start_soon(self._follow, part)
         return await part.ready_or_over()
 
-    def _command(self, verb: str) -> list[str]:
+    def _arguments(self, verb: str) -> list[str]:
         where = ["--state-dir", str(self.state)]
         if verb == "daemon":
             where += ["--server", f"http://127.0.0.1:{self.proxy.port}"]
         else:
             where += ["--port", "0"]
-        return [sys.executable, "-c", RUN, verb, *where]
+        return [verb, *where]
 
     def _environment(self, crash: str, log: Path | None) -> dict[str, str]:
         kept = {n: os.environ[n] for n in ("PATH", "PYTHONPATH") if n in os.environ}
@@ -167,7 +161,6 @@ class Service:
             self.proxy.upstream = None
 
     async def _read_output(self, part: Part) -> None:
-        assert part.process.stdout is not None
         text = b""
         async for data in part.process.stdout:
             text += data
@@ -182,7 +175,6 @@ class Service:
         part.ready.set()
 
     async def _keep_errors(self, part: Part) -> None:
-        assert part.process.stderr is not None
         async for data in part.process.stderr:
             append(self.log, bytes(data))
 

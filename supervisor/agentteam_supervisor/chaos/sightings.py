@@ -19,16 +19,11 @@ class Found:
     command: str
 
     @property
-    def is_warden(self) -> bool:
-        return "runtimes.warden import" in self.command
-
-    @property
-    def is_runtime(self) -> bool:
-        return "program.py" in self.command and not self.is_warden
-
-    @property
-    def is_tool(self) -> bool:
-        return not self.is_runtime and not self.is_warden
+    def kind(self) -> str:
+        """Tell a warden from its runtime, and both from what that started."""
+        if "runtimes.warden import" in self.command:
+            return "warden"
+        return "runtime" if "program.py" in self.command else "tool"
 
     def is_alive(self) -> bool:
         return _look(self.pid) == self

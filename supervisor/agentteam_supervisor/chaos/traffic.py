@@ -52,7 +52,6 @@ class Traffic:
     messages: dict[str, list[str]] = field(factory=dict[str, list[str]])
     activity_seen: dict[str, int] = field(factory=dict[str, int])
     message_seen: dict[str, int] = field(factory=dict[str, int])
-    shown_seen: int = 0
 
     async def make_agents(self) -> None:
         for n, config in enumerate(self.configs):

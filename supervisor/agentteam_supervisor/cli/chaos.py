@@ -23,6 +23,13 @@ from agentteam_supervisor.cli.speech import say
     show_default=True,
     help="How long faults are injected.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="So many services at once.",
+)
 @click.option("--faults", type=click.IntRange(min=1), help="End after so many.")
 @click.option("--life", type=click.IntRange(min=0), default=0, help="Begin there.")
 @click.option("--keep", is_flag=True, help="Keep the state directories.")
@@ -32,6 +39,7 @@ def chaos(
     ctx: click.Context,
     seed: int | None,
     minutes: float,
+    jobs: int,
     faults: int | None,
     life: int,
     keep: bool,
@@ -52,7 +60,7 @@ def chaos(
     seed = secrets.randbelow(10**9) if seed is None else seed
     tell = partial(click.echo, err=True)
     tell(f"seed {seed}")
-    campaign = Campaign(seed, tell, minutes, faults, life, keep)
+    campaign = Campaign(seed, tell, minutes, faults, life, keep, jobs)
     proof = trio.run(campaign.run)
     if as_json:
         print_json(proof.as_json())
