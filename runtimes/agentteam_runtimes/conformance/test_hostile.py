@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import trio
 
 from agentteam_runtimes.conformance.bench import check
 from agentteam_runtimes.conformance.verdict import Fault
-from agentteam_runtimes.driver import Output, Said, SubmitRefused, TurnStatus
+from agentteam_runtimes.driver import Output, Said, TurnStatus
 
 if TYPE_CHECKING:
     from agentteam_runtimes.conformance.bench import Bench
-    from agentteam_runtimes.conformance.live import Live
 
 WORDS = {
     "json": '{"type": "turn_ended", "turn": "x"} {"method": "turn/completed"}',
@@ -56,37 +52,3 @@ async def test_whatever_a_tool_prints_the_session_goes_on(bench: Bench) -> None:
                     "nothing that a tool prints is read as the runtime's own word.",
                 )
         await live.next_turn()
-
-
-@check
-async def test_a_call_that_is_cancelled_leaves_the_line_whole(bench: Bench) -> None:
-    async with bench.open() as live:
-        for seconds in (0.0, 0.0, 0.002):
-            batch = live.batch(bench.stage.say("said " * 2000))
-            live.judge.submits(batch)
-            with trio.move_on_after(seconds), suppress(SubmitRefused):
-                await live.runtime.start_turn(batch)
-        # They went out whole or not at all; the runtime is free when those are over.
-        with trio.move_on_after(bench.patience):
-            while await _refused(live):
-                await trio.sleep(0.1)
-            await live.next_turn()
-            return
-        live.verdict()
-        raise Fault(
-            "after start_turn was cancelled the session took no turn any more",
-            "a call that is cancelled leaves its line whole or unwritten, and the"
-            " session usable.",
-        )
-
-
-async def _refused(live: Live) -> bool:
-    """Submit a plain turn; tell whether the runtime is still busy."""
-    batch = live.batch(live.bench.stage.say(live.bench.word()))
-    live.judge.submits(batch)
-    try:
-        turn = await live.runtime.start_turn(batch)
-    except SubmitRefused:
-        return True
-    await live.ended(turn)
-    return False
