@@ -40,6 +40,12 @@ def decode_line(line: bytes) -> JsonObject | Noise:
     The fast codec refuses lone surrogates and deep nesting; the standard library reads
     those, and what defeats both is quarantined instead of ending the reader.
     """
+    if line.startswith(b"{"):
+        # As nearly all lines are: what begins so and can be read is an object.
+        try:
+            return cast("JsonObject", orjson.loads(line))
+        except orjson.JSONDecodeError:
+            pass
     text = line.removeprefix(BOM).strip()
     if not text:
         return noise("an empty line", line)

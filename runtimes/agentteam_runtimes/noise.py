@@ -23,7 +23,7 @@ class NoiseCount:
 
     def swallow(self, line: bytes) -> bool:
         """Count a line that nobody needs to look at; False when somebody must."""
-        if self._shows(self.lines + 1) or may_be_object(line):
+        if may_be_object(line) or self._shows(self.lines + 1):
             return False
         self.lines += 1
         return True

@@ -11,6 +11,7 @@ import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import QueueFull
+from agentteam_runtimes.courtesy import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 READ_SIZE = 65536  # what a pipe holds; a larger one gained nothing for short lines
 
 # One read may hold 32,000 lines. They are handed on in pieces that take about so long,
-# and after a piece that took longer than a moment the others get as much time.
+# and after a piece that took longer than a moment the others may take as much time.
 PIECE_SECONDS = 0.005
 MOMENT_SECONDS = 0.001
 LEAST_LINES, MOST_LINES = 32, 1000
@@ -65,8 +66,7 @@ class Portions:
             took = time.perf_counter() - began
             self._adapt(len(portion), took)
             if took > MOMENT_SECONDS:
-                # A checkpoint alone would give the others one turn for our every one.
-                await trio.sleep(took)
+                await give_way(took)
             elif done < len(lines):
                 await trio.lowlevel.checkpoint()
 

@@ -73,21 +73,46 @@ class Reading:
         _trim(self._items, KEYS_KEPT)
 
     def read(self, lines: Sequence[bytes]) -> list[RuntimeEvent | Reply]:
-        """Read the lines of one chunk, in order."""
-        swallow = self.noise.swallow
-        return [
-            event
-            for line in lines
-            if not swallow(line)
-            for event in self._read_line(line)
-        ]
+        """
+        Read the lines of one chunk, in order.
+
+        Nearly all lines of a busy turn are its text: those take a short way, and
+        pieces that follow each other become one `Output`.
+        """
+        found: list[RuntimeEvent | Reply] = []
+        pieces: list[str] = []
+        swallow, active = self.noise.swallow, self.active
+        for line in lines:
+            if swallow(line):
+                continue
+            message = decode_line(line)
+            if (
+                active is not None
+                and not isinstance(message, Noise)
+                and message.get("turn") == active.id
+                and isinstance(text := message.get("text"), str)
+            ):
+                kind = message.get("type")
+                if kind == "delta":
+                    pieces.append(text)
+                    continue
+                if kind == "said":
+                    _join(found, active, pieces)
+                    found.append(Said(active, text))
+                    continue
+            _join(found, active, pieces)
+            found += self._read_message(message, line)
+            active = self.active
+        _join(found, active, pieces)
+        return found
 
     def has_ended(self, turn: TurnRef) -> bool:
         """Tell whether the end of the turn was seen."""
         return self._ended.get(turn.id, False)
 
-    def _read_line(self, line: bytes) -> list[RuntimeEvent | Reply]:
-        message = decode_line(line)
+    def _read_message(
+        self, message: JsonObject | Noise, line: bytes
+    ) -> list[RuntimeEvent | Reply]:
         if isinstance(message, Noise):
             return [*self.noise.notice(message)]
         if (problem := wire.misfit(message)) is not None:
@@ -143,6 +168,15 @@ class Reading:
             return [Noticed("an entry surfaced that nobody sent", key)]
         evidence = Evidence("recorded", detail=f"{turn.id} has {key} in its record")
         return [Surfaced(turn, self._items[key], key, evidence)]
+
+
+def _join(
+    found: list[RuntimeEvent | Reply], turn: TurnRef | None, pieces: list[str]
+) -> None:
+    """Let the pieces of text so far become one event."""
+    if pieces:
+        found.append(Output(turn, "".join(pieces)))
+        pieces.clear()
 
 
 def outcome_of(value: object) -> ItemOutcome:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import assert_never
+from functools import cache
+from typing import TYPE_CHECKING, Any, assert_never
 
 from attrs import define, field
 
 from agentteam_protocol.ids import AgentId
 from agentteam_supervisor.journal import operations as op
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# So many rows go by one statement; any number of rows takes few of them.
+_SIZES = (256, 32, 4, 1)
 _REFUSED = "an earlier record of this log could not be written"
 
 
@@ -65,6 +71,31 @@ class Refusals:
                 self.agents.add(operation.agent)
 
 
+def _insert(
+    db: sqlite3.Connection, table: str, width: int, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """
+    Insert rows, as many as possible by one statement.
+
+    SQLite runs a statement without the interpreter, and getting that back from a busy
+    loop takes longer than inserting hundreds of rows.
+    """
+    done = 0
+    for size in _SIZES:
+        while len(rows) - done >= size:
+            db.execute(
+                _statement(table, width, size),
+                [value for row in rows[done : done + size] for value in row],
+            )
+            done += size
+
+
+@cache
+def _statement(table: str, width: int, size: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return f"INSERT INTO {table} VALUES {', '.join([row] * size)}"
+
+
 @define
 class Transaction:
     """Collects the rows of a group, so that each table gets one statement."""
@@ -103,14 +134,10 @@ class Transaction:
 
     def flush(self) -> None:
         """Write what was collected."""
-        if self._entries:
-            self.db.executemany(
-                "INSERT INTO entries VALUES (?, ?, ?, ?)", self._entries
-            )
-            self._entries.clear()
-        if self._frames:
-            self.db.executemany("INSERT INTO outbound VALUES (?, ?)", self._frames)
-            self._frames.clear()
+        _insert(self.db, "entries", 4, self._entries)
+        self._entries.clear()
+        _insert(self.db, "outbound", 2, self._frames)
+        self._frames.clear()
 
     def committed(self) -> Numbers:
         self.numbers.entries.update(self._last)

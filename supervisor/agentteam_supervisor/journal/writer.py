@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from agentteam_runtimes import courtesy
 from agentteam_supervisor.chaos import points
 from agentteam_supervisor.journal.transaction import Numbers, Refusals, Transaction
 
@@ -48,6 +49,7 @@ class Writer:
         self._numbers = numbers
         self._settled = settled
         self._refusals = Refusals()
+        self._owed = 0
         self._queue: queue.SimpleQueue[op.Operation | None] = queue.SimpleQueue()
         self._token = trio.lowlevel.current_trio_token()
         # A daemon thread: a stuck disk must not hold the process at its exit.
@@ -56,8 +58,14 @@ class Writer:
     def start(self) -> None:
         sys.setswitchinterval(TURN_SECONDS)
         self._thread.start()
+        courtesy.respect(self)
+
+    @property
+    def owes(self) -> bool:
+        return self._owed > 0
 
     def put(self, operation: op.Operation) -> None:
+        self._owed += 1
         self._queue.put(operation)
 
     async def close(self, within: float) -> None:
@@ -122,6 +130,7 @@ class Writer:
         numbers, size = self._numbers.copy(), sum(request.size for request in group)
 
         def settle() -> None:
+            self._owed -= len(group)
             self._settled(numbers, size)
             for operation in group:
                 operation.commit.resolve()

@@ -15,6 +15,7 @@ from agentteam_runtimes.driver import (
     ItemOutcome,
     Noticed,
     Output,
+    Said,
     Surfaced,
     TurnEnded,
     TurnRef,
@@ -75,6 +76,44 @@ def test_a_line_of_an_unknown_turn_has_no_turn() -> None:
     assert output == Output(None, "x")
     assert isinstance(ask, Asked)
     assert ask.turn is None
+
+
+def test_pieces_that_follow_each_other_are_one_and_nothing_overtakes_them() -> None:
+    a, b, c = (line("delta", turn="t1", text=text) for text in "abc")
+    said = line("said", turn="t1", text="ab")
+    read = Reading().read([started(), a, b, said, b, b"noise", c, ended(), a, b])
+    turn = TurnRef("t1")
+    assert [each for each in read if isinstance(each, Output | Said)] == [
+        Output(turn, "ab"),
+        Said(turn, "ab"),
+        Output(turn, "b"),
+        Output(turn, "c"),
+        Output(turn, "a"),  # after its end they are no stream any more
+        Output(turn, "b"),
+    ]
+    kinds = [type(each) for each in read[3:8]]
+    assert kinds == [Output, Noticed, Output, TurnEnded, Output]
+
+
+@pytest.mark.bug("B25")
+def test_pieces_of_two_turns_are_never_joined() -> None:
+    read = Reading().read(
+        [
+            started("t1"),
+            line("delta", turn="t1", text="a"),
+            started("t2"),
+            line("delta", turn="t1", text="late"),
+            line("delta", turn="t2", text="b"),
+            line("delta", turn="t9", text="strange"),
+        ]
+    )
+    outputs = [each for each in read if isinstance(each, Output)]
+    assert outputs == [
+        Output(TurnRef("t1"), "a"),
+        Output(TurnRef("t1"), "late"),
+        Output(TurnRef("t2"), "b"),
+        Output(None, "strange"),
+    ]
 
 
 def test_only_our_keys_of_known_turns_are_surfaced() -> None:
