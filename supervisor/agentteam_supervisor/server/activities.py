@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, select
 
 from agentteam_protocol.activity import ActivityKind
 from agentteam_supervisor.server import events, frontiers
 from agentteam_supervisor.server.freshness import Fencing
+from agentteam_supervisor.server.prepared import Prepared, insertion
 from agentteam_supervisor.server.schema import activities
 
 if TYPE_CHECKING:
     from agentteam_protocol.frames import ActivityReported
     from agentteam_protocol.ids import AgentId, RunId
     from agentteam_supervisor.server.transaction import Row, Tx
+
+_PLACE = ("run_id", "epoch", "number", "delivery_id")
+_INSERT = insertion(activities)
+_NEWEST_OF_RUN = Prepared(
+    select(activities)
+    .where(
+        activities.c.agent_id == bindparam("agent"),
+        activities.c.run_id == bindparam("run"),
+    )
+    .order_by(activities.c.seq.desc())
+    .limit(5)
+)
 
 
 def record(tx: Tx, agent: Row, report: ActivityReported) -> None:
@@ -61,9 +74,7 @@ def after(tx: Tx, agent: AgentId, seq: int, limit: int) -> list[dict[str, Any]]:
 
 def latest_line(tx: Tx, agent: AgentId, run: RunId) -> dict[str, Any] | None:
     """Give the newest line of a run, to be put in words later; late ones are not."""
-    mine = (activities.c.agent_id == agent) & (activities.c.run_id == run)
-    query = select(activities).where(mine).order_by(activities.c.seq.desc()).limit(5)
-    for row in tx.all(query):
+    for row in tx.all(_NEWEST_OF_RUN, agent=agent, run=run):
         if not row["detail"].get("late"):
             return {"line": {"kind": row["kind"], "words": row["words"]}}
     return None
@@ -85,9 +96,6 @@ def view(row: Row) -> dict[str, Any]:
 
 
 def _insert(tx: Tx, **values: Any) -> None:
-    result = tx.conn.execute(insert(activities).values(values))
-    key = result.inserted_primary_key
-    seq = None if key is None else key[0]
-    row = tx.one(select(activities).where(activities.c.seq == seq))
-    if row is not None:
-        events.emit(tx, "activity", view(row))
+    row = {**dict.fromkeys(_PLACE), **values}
+    seq = tx.insert(_INSERT, **row)
+    events.emit(tx, "activity", view({"seq": seq, **row}))

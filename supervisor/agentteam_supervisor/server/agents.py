@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.delivery import DeliveryState, Diagnostic
@@ -22,6 +22,7 @@ from agentteam_supervisor.server import (
 )
 from agentteam_supervisor.server.freshness import Fencing
 from agentteam_supervisor.server.options import shown_options
+from agentteam_supervisor.server.prepared import Prepared
 from agentteam_supervisor.server.problems import invalid, unknown
 from agentteam_supervisor.server.schema import agents, daemons
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentteam_supervisor.server.transaction import Row, Tx
+
+_ALIVE = agents.c.deleted_at.is_(None)
+_BY_ID = Prepared(select(agents).where(agents.c.id == bindparam("ref"), _ALIVE))
+_BY_NAME = Prepared(select(agents).where(agents.c.name == bindparam("ref"), _ALIVE))
+_STATUS = Prepared(update(agents).where(agents.c.id == bindparam("agent")), "status")
+_DAEMON = Prepared(select(daemons).where(daemons.c.id == bindparam("daemon")))
 
 OFFLINE = {"running": False, "phase": "offline", "parked": False}
 
@@ -55,9 +62,8 @@ def find(tx: Tx, ref: str) -> Row:
 
 
 def get(tx: Tx, ref: str) -> Row | None:
-    alive = agents.c.deleted_at.is_(None)
-    for condition in (agents.c.id == ref, agents.c.name == ref):
-        row = tx.one(select(agents).where(condition, alive))
+    for query in (_BY_ID, _BY_NAME):
+        row = tx.one(query, ref=ref)
         if row is not None:
             return row
     return None
@@ -147,7 +153,7 @@ def regrant(tx: Tx, agent: AgentId) -> None:
 
 
 def set_status(tx: Tx, agent: AgentId, status: dict[str, Any]) -> None:
-    tx.run(update(agents).where(agents.c.id == agent).values(status=status))
+    tx.run(_STATUS, agent=agent, status=status)
     tell(tx, agent)
 
 
@@ -212,7 +218,7 @@ def _absence(connected: bool) -> dict[str, str] | None:
 
 
 def _daemon(tx: Tx, daemon: str | None) -> Row | None:
-    return tx.one(select(daemons).where(daemons.c.id == daemon))
+    return tx.one(_DAEMON, daemon=daemon)
 
 
 def _declared(daemon: Row | None, agent: Row) -> dict[str, Any]:

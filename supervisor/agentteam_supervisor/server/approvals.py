@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.codec import to_wire
 from agentteam_protocol.frames import ApprovalDecide
 from agentteam_supervisor.server import events, outbox
+from agentteam_supervisor.server.prepared import Prepared
 from agentteam_supervisor.server.problems import conflict, unknown
 from agentteam_supervisor.server.schema import approvals
 
@@ -22,10 +23,17 @@ if TYPE_CHECKING:
 
 PENDING = "pending"
 
+_FIND = Prepared(select(approvals).where(approvals.c.id == bindparam("approval")))
+_PENDING = Prepared(
+    select(approvals)
+    .where(approvals.c.agent_id == bindparam("agent"), approvals.c.state == PENDING)
+    .order_by(approvals.c.seq)
+)
+
 
 def record(tx: Tx, report: ApprovalReported) -> bool:
     """Take the daemon's word; its outcome is the last. Tells whether it was news."""
-    known = tx.one(select(approvals).where(approvals.c.id == report.request.id))
+    known = tx.one(_FIND, approval=report.request.id)
     if known is None:
         tx.run(
             insert(approvals).values(
@@ -69,16 +77,14 @@ def cancel_open(tx: Tx, agent: AgentId, before_epoch: int) -> None:
 
 
 def find(tx: Tx, approval: str) -> Row:
-    row = tx.one(select(approvals).where(approvals.c.id == approval))
+    row = tx.one(_FIND, approval=approval)
     if row is None:
         raise unknown("approval", approval)
     return row
 
 
 def pending_of(tx: Tx, agent: AgentId) -> list[dict[str, Any]]:
-    mine = (approvals.c.agent_id == agent) & (approvals.c.state == PENDING)
-    query = select(approvals).where(mine).order_by(approvals.c.seq)
-    return [view(row) for row in tx.all(query)]
+    return [view(row) for row in tx.all(_PENDING, agent=agent)]
 
 
 def listing(tx: Tx, state: str | None, after: int, limit: int) -> Sequence[Row]:

@@ -16,7 +16,8 @@ class ServerConfig:
 
     `port` 0 picks a free one. `event_retention` is how many events a client can
     have missed and still resume from the store; `stall` is how long a subscriber
-    may leave its socket full before it is cut.
+    may leave its socket full before it is cut; `daemon_silence` how long a daemon
+    may say nothing (it speaks every 15 seconds) before it counts as gone.
     """
 
     state_dir: Path
@@ -29,6 +30,7 @@ class ServerConfig:
     keepalive: float = 15.0
     query_timeout: float = 10.0
     handshake_timeout: float = 10.0
+    daemon_silence: float = 45.0
 
     @property
     def database(self) -> Path:

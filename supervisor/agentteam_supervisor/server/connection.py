@@ -38,7 +38,7 @@ from agentteam_supervisor.server.pulse import Pulse
 from agentteam_supervisor.server.writer import StoreUnwritable, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from starlette.websockets import WebSocket
 
@@ -79,6 +79,8 @@ class Connection:
         store: Store,
         feed: Feed,
         fences: dict[AgentId, Fence],
+        cut: Callable[[], None],
+        silence: float,
     ) -> None:
         self.daemon = daemon
         self.name = name
@@ -88,6 +90,8 @@ class Connection:
         self._store = store
         self._feed = feed
         self._fences = fences
+        self._cut = cut
+        self._silence = silence
         self._received = 0
         self._acknowledged = 0
         self._wake = Pulse()
@@ -184,10 +188,7 @@ class Connection:
 
     async def _read(self, scope: trio.CancelScope) -> None:
         try:
-            while True:
-                message = await self._websocket.receive()
-                if message["type"] == "websocket.disconnect":
-                    break
+            while (message := await self._next()) is not None:
                 await self._take(decode_envelope(_payload(message)))
         except RemoteProtocolError as exc:
             LOG.warning("daemon %s broke the protocol: %s", self.daemon, exc)
@@ -205,6 +206,22 @@ class Connection:
         except WebSocketDisconnect:
             pass
         scope.cancel()
+
+    async def _next(self) -> Mapping[str, Any] | None:
+        """
+        Wait for a message; None: the daemon is gone.
+
+        A live one says something on each of its beats. Of a dead host no transport
+        tells, and the broken stream fails a send that waits for it.
+        """
+        with trio.move_on_after(self._silence) as quiet:
+            message = await self._websocket.receive()
+            gone = message["type"] == "websocket.disconnect"
+            return None if gone else message
+        assert quiet.cancelled_caught
+        LOG.warning("daemon %s said nothing for %g s", self.daemon, self._silence)
+        self._cut()
+        return None
 
     async def _take(self, envelope: Envelope) -> None:
         fresh = self._fresh(envelope)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, or_, select, update
 
 from agentteam_protocol.codec import to_wire
 from agentteam_protocol.delivery import (
@@ -16,6 +16,7 @@ from agentteam_protocol.delivery import (
 from agentteam_protocol.ids import mint
 from agentteam_supervisor.server import events
 from agentteam_supervisor.server.lifecycle import STANDING
+from agentteam_supervisor.server.prepared import Prepared, insertion
 from agentteam_supervisor.server.problems import unknown
 from agentteam_supervisor.server.schema import deliveries
 
@@ -27,6 +28,29 @@ if TYPE_CHECKING:
 
 # A history longer than this keeps its first and its newest entries.
 HISTORY = 64
+
+_MINE = deliveries.c.id == bindparam("delivery")
+_GET = Prepared(select(deliveries).where(_MINE))
+_INSERT = insertion(deliveries)
+_CHANGING = ("state", "attempt", "evidence", "diagnostic", "history")
+_CHANGE = Prepared(update(deliveries).where(_MINE), *_CHANGING)
+_RECEIVED = Prepared(update(deliveries).where(_MINE), "received")
+_OF_MESSAGE = Prepared(
+    select(deliveries)
+    .where(deliveries.c.message_id == bindparam("message"))
+    .order_by(deliveries.c.seq)
+)
+_STANDING = Prepared(
+    select(deliveries)
+    .where(
+        deliveries.c.message_id == bindparam("message"),
+        deliveries.c.agent_id == bindparam("agent"),
+        deliveries.c.policy == InterruptPolicy.interrupt_current_run,
+        or_(*(deliveries.c.state == state for state in sorted(STANDING))),
+    )
+    .order_by(deliveries.c.seq)
+    .limit(1)
+)
 
 
 def create(
@@ -47,13 +71,13 @@ def create(
         "history": [{"state": state, "at": tx.at}],
         "created_at": tx.at,
     }
-    tx.run(insert(deliveries).values(row))
+    tx.run(_INSERT, **row)
     tx.acts.append("delivery")
     return row
 
 
 def get(tx: Tx, delivery: str) -> Row | None:
-    return tx.one(select(deliveries).where(deliveries.c.id == delivery))
+    return tx.one(_GET, delivery=delivery)
 
 
 def find(tx: Tx, delivery: str) -> Row:
@@ -64,21 +88,12 @@ def find(tx: Tx, delivery: str) -> Row:
 
 
 def of_message(tx: Tx, message: MessageId) -> Sequence[Row]:
-    mine = deliveries.c.message_id == message
-    return tx.all(select(deliveries).where(mine).order_by(deliveries.c.seq))
+    return tx.all(_OF_MESSAGE, message=message)
 
 
 def standing_urgent(tx: Tx, message: MessageId, agent: AgentId) -> Row | None:
     """Find the urgent delivery that is handed out again instead of a second one."""
-    table = deliveries.c
-    mine = (table.message_id == message) & (table.agent_id == agent)
-    urgent = table.policy == InterruptPolicy.interrupt_current_run
-    return tx.one(
-        select(deliveries)
-        .where(mine, urgent, table.state.in_(STANDING))
-        .order_by(table.seq)
-        .limit(1)
-    )
+    return tx.one(_STANDING, message=message, agent=agent)
 
 
 def open_of(tx: Tx, agent: AgentId) -> Sequence[Row]:
@@ -118,13 +133,11 @@ def annotate(tx: Tx, row: Row, state: DeliveryState, note: str) -> None:
 
 def mark_received(tx: Tx, row: Row, attempt: int) -> None:
     received = max(row["received"], attempt)
-    mine = deliveries.c.id == row["id"]
-    tx.run(update(deliveries).where(mine).values(received=received))
+    tx.run(_RECEIVED, delivery=row["id"], received=received)
 
 
 def forget_received(tx: Tx, row: Row) -> None:
-    mine = deliveries.c.id == row["id"]
-    tx.run(update(deliveries).where(mine).values(received=0))
+    tx.run(_RECEIVED, delivery=row["id"], received=0)
 
 
 def view(row: Row) -> dict[str, Any]:
@@ -143,8 +156,8 @@ def view(row: Row) -> dict[str, Any]:
 
 
 def _write(tx: Tx, row: Row, values: dict[str, Any]) -> Row:
-    tx.run(update(deliveries).where(deliveries.c.id == row["id"]).values(values))
-    after = find(tx, row["id"])
+    after = {**row, **values}
+    tx.run(_CHANGE, delivery=row["id"], **{name: after[name] for name in _CHANGING})
     events.emit(tx, "delivery", view(after))
     return after
 

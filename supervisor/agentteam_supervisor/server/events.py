@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, func, insert, select
+import orjson
+from sqlalchemy import delete, func, select
 
+from agentteam_supervisor.server.prepared import insertion
 from agentteam_supervisor.server.schema import events
+from agentteam_supervisor.server.transaction import Told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentteam_supervisor.server.transaction import Row, Tx
 
+_INSERT = insertion(events)
+
 
 def emit(tx: Tx, kind: str, data: Any) -> None:
     """Tell everybody who watches; the oldest beyond the retention go, by and by."""
-    result = tx.conn.execute(insert(events).values(kind=kind, data=data))
-    key = result.inserted_primary_key
-    seq = 0 if key is None else int(key[0])
+    seq = tx.insert(_INSERT, kind=kind, data=data)
     if seq % max(1, tx.retention // 100) == 0:
         tx.run(delete(events).where(events.c.seq <= seq - tx.retention))
     tx.touched.add("events")
+    tx.told.append(Told(seq, kind, orjson.dumps(data)))
 
 
 def after(tx: Tx, seq: int, limit: int) -> Sequence[Row]:

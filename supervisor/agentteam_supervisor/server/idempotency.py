@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import frozen
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, select
 
+from agentteam_supervisor.server.prepared import Prepared, insertion
 from agentteam_supervisor.server.problems import conflict, invalid
 from agentteam_supervisor.server.schema import idempotency
 
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 # Keys are forgotten after this; the table's size is bounded by it alone.
 KEPT = 24 * 3600
 MAX_KEY = 255
+
+_FORGET = Prepared(
+    delete(idempotency).where(idempotency.c.created <= bindparam("before"))
+)
+_FIND = Prepared(
+    select(idempotency).where(
+        idempotency.c.scope == bindparam("scope"),
+        idempotency.c.key == bindparam("same"),
+    )
+)
+_INSERT = insertion(idempotency)
 
 
 @frozen
@@ -55,13 +67,11 @@ def once(
     A command that raises leaves no trace, the key included.
     """
     moment = int(time.time() if now is None else now)
-    table = idempotency.c
     forget_old(tx, moment)
-    same = (table.scope == key.scope) & (table.key == key.key)
-    known = tx.one(select(idempotency).where(same))
+    known = tx.one(_FIND, scope=key.scope, same=key.key)
     if known is None:
         reply = command(tx)
-        tx.run(_row(key, reply, moment))
+        tx.run(_INSERT, **_row(key, reply, moment))
         return reply
     if known["body_hash"] != key.body_hash:
         detail = (
@@ -73,15 +83,15 @@ def once(
 
 
 def forget_old(tx: Tx, moment: int) -> None:
-    tx.run(delete(idempotency).where(idempotency.c.created <= moment - KEPT))
+    tx.run(_FORGET, before=moment - KEPT)
 
 
-def _row(key: Key, reply: Reply, moment: int) -> Any:
-    return insert(idempotency).values(
-        scope=key.scope,
-        key=key.key,
-        body_hash=key.body_hash,
-        status=reply.status,
-        reply=reply.body,
-        created=moment,
-    )
+def _row(key: Key, reply: Reply, moment: int) -> dict[str, Any]:
+    return {
+        "scope": key.scope,
+        "key": key.key,
+        "body_hash": key.body_hash,
+        "status": reply.status,
+        "reply": reply.body,
+        "created": moment,
+    }

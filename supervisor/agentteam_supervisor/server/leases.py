@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from agentteam_protocol.delivery import DeliveryState, Diagnostic
 from agentteam_protocol.frames import AgentDeliver, AgentGranted, Frame, Hello
@@ -28,11 +28,16 @@ from agentteam_supervisor.server import (
     messages,
     outbox,
 )
+from agentteam_supervisor.server.prepared import Prepared
 from agentteam_supervisor.server.schema import agents as agent_table, daemons
 
 if TYPE_CHECKING:
     from agentteam_protocol.ids import DaemonId
     from agentteam_supervisor.server.transaction import Row, Tx
+
+_RECEIVED = Prepared(
+    update(daemons).where(daemons.c.id == bindparam("daemon")), "received"
+)
 
 LOST = Diagnostic(
     "the daemon lost its state while the runtime had the message",
@@ -85,8 +90,7 @@ def part(tx: Tx, daemon: DaemonId) -> None:
 
 def progress(tx: Tx, daemon: DaemonId, received: int) -> None:
     """Remember the daemon's last numbered frame, with the effects of it."""
-    mine = daemons.c.id == daemon
-    tx.run(update(daemons).where(mine).values(received=received))
+    tx.run(_RECEIVED, daemon=daemon, received=received)
 
 
 def _write_daemon(tx: Tx, hello: Hello, received: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -138,7 +139,14 @@ class Link:
                 raise _Unwelcome("the server is going down", "connect again later")
             fences = await self._store.read(_fences)
             self._current = Connection(
-                websocket, hello.daemon, hello.name, self._store, self._feed, fences
+                websocket,
+                hello.daemon,
+                hello.name,
+                self._store,
+                self._feed,
+                fences,
+                partial(self._sockets.cut, websocket.client),
+                self._config.daemon_silence,
             )
             return self._current
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, select, update
 
 from agentteam_protocol.delivery import (
     Author,
@@ -15,6 +15,7 @@ from agentteam_protocol.delivery import (
 from agentteam_protocol.frames import AgentDeliver
 from agentteam_protocol.ids import MessageId, mint
 from agentteam_supervisor.server import deliveries, events, outbox, targets
+from agentteam_supervisor.server.prepared import Prepared, insertion
 from agentteam_supervisor.server.problems import invalid, unknown
 from agentteam_supervisor.server.schema import (
     members,
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 
 # Bodies that go along with a frame, such as what a held send has not seen.
 SHOWN_BYTES = 512 * 1024
+
+_FIND = Prepared(select(messages).where(messages.c.id == bindparam("message")))
+_INSERT = insertion(messages)
+_FLOOR = Prepared(
+    select(members.c.floor).where(
+        members.c.target_id == bindparam("target"),
+        members.c.agent_id == bindparam("agent"),
+    )
+)
+_THIS_TARGET = target_table.c.id == bindparam("target")
+_HEAD = Prepared(select(target_table.c.head).where(_THIS_TARGET))
+_MOVE_HEAD = Prepared(update(target_table).where(_THIS_TARGET), "head")
 
 
 def post(
@@ -53,7 +66,7 @@ def post(
         "body": body,
         "created_at": tx.at,
     }
-    tx.run(insert(messages).values(row))
+    tx.run(_INSERT, **row)
     tx.acts.append("message")
     made: list[Row] = []
     for member in targets.member_agents(tx, target["id"]):
@@ -93,10 +106,8 @@ def push(tx: Tx, delivery: Row) -> None:
 
 def deliver_frame(tx: Tx, delivery: Row) -> AgentDeliver:
     message = find(tx, delivery["message_id"])
-    joined = (members.c.target_id == message["target_id"]) & (
-        members.c.agent_id == delivery["agent_id"]
-    )
-    floor = tx.scalar(select(members.c.floor).where(joined))
+    member = {"target": message["target_id"], "agent": delivery["agent_id"]}
+    floor = tx.scalar(_FLOOR, **member)
     target = targets.find(tx, message["target_id"])
     return _frame(delivery, ref(message, target), floor)
 
@@ -139,7 +150,7 @@ def choose(tx: Tx, message: Row, named: str | None) -> Row:
 
 
 def find(tx: Tx, message: str) -> Row:
-    row = tx.one(select(messages).where(messages.c.id == message))
+    row = tx.one(_FIND, message=message)
     if row is None:
         raise unknown("message", message)
     return row
@@ -196,7 +207,6 @@ def _view(message: Row, made: Sequence[Row]) -> dict[str, Any]:
 
 
 def _next_seq(tx: Tx, target: TargetId) -> int:
-    mine = target_table.c.id == target
-    seq = int(tx.scalar(select(target_table.c.head).where(mine))) + 1
-    tx.run(update(target_table).where(mine).values(head=seq))
+    seq = int(tx.scalar(_HEAD, target=target)) + 1
+    tx.run(_MOVE_HEAD, target=target, head=seq)
     return seq

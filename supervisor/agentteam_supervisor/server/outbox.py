@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Select, bindparam, delete, insert, select, update
 
 from agentteam_protocol.codec import CONVERTER, from_wire
 from agentteam_protocol.frames import Frame
 from agentteam_protocol.ids import DaemonId
+from agentteam_supervisor.server.prepared import Prepared, insertion
 from agentteam_supervisor.server.schema import daemons, meta, outbox
 
 if TYPE_CHECKING:
@@ -26,6 +27,19 @@ if TYPE_CHECKING:
 
 BATCH = 128
 BATCH_BYTES = 512 * 1024
+
+_HOLDER = Prepared(
+    select(daemons.c.id, daemons.c.sent)
+    .join(meta, meta.c.value == daemons.c.id)
+    .where(meta.c.key == "holder")
+)
+_INSERT = insertion(outbox)
+_SENT = Prepared(update(daemons).where(daemons.c.id == bindparam("daemon")), "sent")
+_ACKNOWLEDGE = Prepared(
+    delete(outbox).where(
+        outbox.c.daemon_id == bindparam("daemon"), outbox.c.number <= bindparam("last")
+    )
+)
 
 
 def holder(tx: Tx) -> DaemonId | None:
@@ -46,11 +60,7 @@ def holder_connected(tx: Tx) -> bool:
 
 def enqueue(tx: Tx, frame: Frame) -> None:
     """Queue a frame for the daemon of record; without one there is nothing to do."""
-    known = tx.one(
-        select(daemons.c.id, daemons.c.sent)
-        .join(meta, meta.c.value == daemons.c.id)
-        .where(meta.c.key == "holder")
-    )
+    known = tx.one(_HOLDER)
     if known is not None:
         put(tx, known["id"], known["sent"] + 1, [frame])
 
@@ -60,9 +70,9 @@ def put(tx: Tx, daemon: DaemonId, number: int, frames: Sequence[Frame]) -> None:
     for offset, frame in enumerate(frames):
         text = orjson.dumps(CONVERTER.unstructure(frame, unstructure_as=Frame))
         row = {"daemon_id": daemon, "number": number + offset, "frame": text.decode()}
-        tx.run(insert(outbox).values(row))
+        tx.run(_INSERT, **row)
     last = number + len(frames) - 1
-    tx.run(update(daemons).where(daemons.c.id == daemon).values(sent=last))
+    tx.run(_SENT, daemon=daemon, sent=last)
     tx.queued.append((daemon, last, frames[-1]) if frames else None)
     tx.touched.add("outbox")
     tx.acts.append("outbox")
@@ -87,8 +97,7 @@ def batch(tx: Tx, daemon: DaemonId, after: int) -> list[tuple[int, Frame]]:
 
 def acknowledge(tx: Tx, daemon: DaemonId, number: int) -> None:
     """Forget what the daemon has made durable."""
-    mine = outbox.c.daemon_id == daemon
-    tx.run(delete(outbox).where(mine, outbox.c.number <= number))
+    tx.run(_ACKNOWLEDGE, daemon=daemon, last=number)
     tx.acts.append("receipt")
 
 

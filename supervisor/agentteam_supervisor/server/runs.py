@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, select, update
 
 from agentteam_protocol.codec import to_wire
+from agentteam_supervisor.server.prepared import Prepared, insertion
 from agentteam_supervisor.server.schema import runs
 
 if TYPE_CHECKING:
@@ -14,23 +15,27 @@ if TYPE_CHECKING:
     from agentteam_protocol.ids import AgentId
     from agentteam_supervisor.server.transaction import Row, Tx
 
+_KEY = (
+    (runs.c.agent_id == bindparam("agent"))
+    & (runs.c.run_id == bindparam("run"))
+    & (runs.c.turn == bindparam("number"))
+)
+_FIND = Prepared(select(runs).where(_KEY))
+_INSERT = insertion(runs)
+_UPDATE = Prepared(update(runs).where(_KEY), "ended", "report")
+
 
 def record(tx: Tx, report: RunReported) -> None:
     """Write a turn's line; once it has ended, no report opens it again."""
-    table = runs.c
-    key = (
-        (table.agent_id == report.agent)
-        & (table.run_id == report.run_id)
-        & (table.turn == report.turn)
-    )
-    known = tx.one(select(runs).where(key))
+    key = {"agent": report.agent, "run": report.run_id, "number": report.turn}
+    known = tx.one(_FIND, **key)
     ended = report.outcome is not None
     values = {"ended": ended, "report": to_wire(report)}
     if known is None:
         names = {"agent_id": report.agent, "run_id": report.run_id}
-        tx.run(insert(runs).values(**names, turn=report.turn, **values))
+        tx.run(_INSERT, **names, turn=report.turn, **values)
     elif ended or not known["ended"]:
-        tx.run(update(runs).where(key).values(values))
+        tx.run(_UPDATE, **key, **values)
 
 
 def after(tx: Tx, agent: AgentId, seq: int, limit: int) -> list[dict[str, Any]]:

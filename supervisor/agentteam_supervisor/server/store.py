@@ -16,7 +16,7 @@ from sqlalchemy.exc import DatabaseError
 from agentteam_protocol.errors import AgentTeamError
 from agentteam_supervisor.server import schema
 from agentteam_supervisor.server.pulse import Pulse
-from agentteam_supervisor.server.transaction import Queued, Tx
+from agentteam_supervisor.server.transaction import Queued, Told, Tx
 from agentteam_supervisor.server.writer import Job, Writer, words_of
 
 if TYPE_CHECKING:
@@ -97,6 +97,13 @@ class Store:
     def newest(self) -> Queued | None:
         """The frame that was queued last; None: look into the outbox."""
         return None if self._writer is None else self._writer.newest
+
+    def told_after(self, seq: int) -> list[Told] | None:
+        """List the events after this one; None: some of them are only on the disk."""
+        told = () if self._writer is None else self._writer.told
+        if not told or told[0].seq > seq + 1:
+            return None
+        return [one for one in told if one.seq > seq]
 
     async def read(self, look: Callable[[Tx], T]) -> T:
         """Look at one snapshot, in a thread."""

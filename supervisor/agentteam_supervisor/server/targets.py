@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from agentteam_protocol.ids import AgentId, TargetId, mint
 from agentteam_supervisor.server import frontiers
+from agentteam_supervisor.server.prepared import Prepared
 from agentteam_supervisor.server.problems import conflict, invalid, unknown
 from agentteam_supervisor.server.schema import agents, members, targets
 
@@ -21,6 +22,19 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 # How ids of what is found by id or name begin.
 IDS = ("agt_", "tgt_")
+
+_BY_ID = Prepared(select(targets).where(targets.c.id == bindparam("ref")))
+_BY_NAME = Prepared(
+    select(targets).where(
+        targets.c.name == bindparam("ref"), targets.c.retired_at.is_(None)
+    )
+)
+_MEMBERS = Prepared(
+    select(agents, members.c.floor)
+    .select_from(members.join(agents, agents.c.id == members.c.agent_id))
+    .where(members.c.target_id == bindparam("target"), agents.c.deleted_at.is_(None))
+    .order_by(agents.c.seq)
+)
 
 
 def check_name(name: str) -> str:
@@ -51,9 +65,8 @@ def check_free(tx: Tx, name: str) -> None:
 
 def find(tx: Tx, ref: str) -> Row:
     """Find a target by id or name; raises `Problem`. An id finds retired ones too."""
-    named = (targets.c.name == ref) & targets.c.retired_at.is_(None)
-    for condition in (targets.c.id == ref, named):
-        row = tx.one(select(targets).where(condition))
+    for query in (_BY_ID, _BY_NAME):
+        row = tx.one(query, ref=ref)
         if row is not None:
             return row
     raise unknown("target", ref)
@@ -91,10 +104,7 @@ def leave_all(tx: Tx, agent: Row) -> None:
 
 def member_agents(tx: Tx, target: TargetId) -> Sequence[Row]:
     """List the member agents, with the `floor` of each."""
-    joined = members.join(agents, agents.c.id == members.c.agent_id)
-    query = select(agents, members.c.floor).select_from(joined)
-    mine = (members.c.target_id == target) & agents.c.deleted_at.is_(None)
-    return tx.all(query.where(mine).order_by(agents.c.seq))
+    return tx.all(_MEMBERS, target=target)
 
 
 def is_member(tx: Tx, target: TargetId, agent: AgentId) -> bool:

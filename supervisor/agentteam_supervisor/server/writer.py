@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -15,7 +16,8 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from agentteam_protocol.errors import AgentTeamError, QueueFull
 from agentteam_supervisor.chaos import points
-from agentteam_supervisor.server.transaction import Tx
+from agentteam_supervisor.server.prepared import execute
+from agentteam_supervisor.server.transaction import Told, Tx
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 GROUP = 128
 QUEUED = 10_000
+TOLD = 512
 
 
 class StoreUnwritable(AgentTeamError):
@@ -49,6 +52,21 @@ def _insist_on_transaction(conn: Connection) -> None:
         raise _Undone("it was rolled back after an error of the disk")
 
 
+@contextlib.contextmanager
+def _savepoint(conn: Connection) -> Generator[None]:
+    """Undo what the block did when it raises, and nothing before it."""
+    execute(conn, "SAVEPOINT job")
+    try:
+        yield
+    except BaseException:
+        # It is gone together with the whole transaction after an error of the disk.
+        with contextlib.suppress(SQLAlchemyError):
+            execute(conn, "ROLLBACK TO job")
+            execute(conn, "RELEASE job")
+        raise
+    execute(conn, "RELEASE job")
+
+
 @define(eq=False)
 class Job:
     """One transaction on its way; `result` is set before `done`."""
@@ -65,6 +83,7 @@ class Writer:
     A transaction that raises is rolled back alone. `committed` is called on the
     trio thread with what the group touched, before its callers go on. `newest` is
     the last frame of the outbox: a connection that lacks only that one need not look.
+    `told` are the last events, in order: whoever lacks no more need not look.
     """
 
     def __init__(
@@ -74,6 +93,7 @@ class Writer:
         self._retention = retention
         self._committed = committed
         self.newest: Queued | None = None
+        self.told: deque[Told] = deque(maxlen=TOLD)
         self._queue = queue.Queue[Job | None](QUEUED)
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._main, name="store-writer")
@@ -115,11 +135,12 @@ class Writer:
         touched: set[str] = set()
         acts: list[object] = []
         queued: list[Queued | None] = []
+        told: list[Told] = []
         try:
             with conn.begin():
                 for job in group:
                     job.result = outcome.capture(
-                        self._run, conn, job.work, touched, acts, queued
+                        self._run, conn, job.work, touched, acts, queued, told
                     )
                     _insist_on_transaction(conn)
                 points.before("store", acts)
@@ -127,13 +148,14 @@ class Writer:
         except (SQLAlchemyError, _Undone) as exc:
             touched.clear()
             queued.clear()
+            told.clear()
             for job in group:
                 error = StoreUnwritable(
                     f"the store could not be written: {words_of(exc)}"
                 )
                 job.result = outcome.Error(error)
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._wake, group, touched, queued)
+            self._token.run_sync_soon(self._wake, group, touched, queued, told)
 
     def _run(
         self,
@@ -142,10 +164,11 @@ class Writer:
         touched: set[str],
         acts: list[object],
         queued: list[Queued | None],
+        told: list[Told],
     ) -> Any:
         tx = Tx(conn, self._retention)
         try:
-            with conn.begin_nested():
+            with _savepoint(conn):
                 result = work(tx)
         except OperationalError as exc:
             problem = f"the store could not be written: {words_of(exc)}"
@@ -153,13 +176,19 @@ class Writer:
         touched |= tx.touched
         acts += tx.acts
         queued += tx.queued
+        told += tx.told
         return result
 
     def _wake(
-        self, group: list[Job], touched: set[str], queued: list[Queued | None]
+        self,
+        group: list[Job],
+        touched: set[str],
+        queued: list[Queued | None],
+        told: list[Told],
     ) -> None:
         if queued:
             self.newest = queued[-1]
+        self.told += told
         self._committed(touched)
         for job in group:
             job.done.set()
