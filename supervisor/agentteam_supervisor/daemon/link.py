@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
-from attrs import define, field
 from trio_websocket import (
     ConnectionClosed,
     HandshakeError,
@@ -33,23 +32,21 @@ from agentteam_protocol.frames import (
     Envelope,
     Frame,
     Hello,
-    HistoryAsked,
     HistoryGiven,
     Receipt,
     Refused,
-    SendAsked,
     SendJudged,
-    SendRequested,
     Welcome,
 )
 from agentteam_supervisor.chaos import points
 from agentteam_supervisor.daemon import answers
 from agentteam_supervisor.daemon.dialing import LinkLimits, Pause, dial, upgrade
 from agentteam_supervisor.daemon.numbering import Inbound, Unnumbered, compose
+from agentteam_supervisor.daemon.questions import Questions
 from agentteam_supervisor.session import words
 
 if TYPE_CHECKING:
-    from agentteam_protocol.ids import AgentId, SendId
+    from agentteam_protocol.ids import AgentId
     from agentteam_supervisor.journal.log import Commit, Journal
     from agentteam_supervisor.session.effects import JudgeSend, ReadTarget
     from agentteam_supervisor.session.events import HistoryRead, SendAnswered
@@ -83,15 +80,6 @@ class LinkRefused(AgentTeamError):
         self.what_to_do = what_to_do
 
 
-@define(eq=False)
-class _Waiting(Generic[T]):
-    """A caller that waits for one frame of the server."""
-
-    answer: T
-    sent: bool = False
-    over: trio.Event = field(factory=trio.Event)
-
-
 class Link:
     """
     `run` keeps the connection; the other methods may be called at any time.
@@ -116,14 +104,12 @@ class Link:
         self._limits = limits or LinkLimits()
         self._standing = standing
         self._unnumbered = Unnumbered()
-        self._sends: dict[SendId, _Waiting[SendAnswered]] = {}
-        self._reads: dict[int, _Waiting[HistoryGiven]] = {}
-        self._to_ask: dict[SendId, AgentId] = {}
-        self._last_ref = 0
+        self._questions = Questions(self.send_live, self._limits.answer)
         self._scope: trio.CancelScope | None = None
         self._cursor = 0
         self._acked = 0
         self._work = trio.Event()
+        self._due = False
         self._changed = trio.Event()
         self._greeted = trio.Event()
         self._refusals = 0
@@ -150,36 +136,13 @@ class Link:
         """
         if not self.connected:
             return answers.refused(send.send)
-        waiting = _Waiting(answers.unknown(send.send))
-        self._sends[send.send] = waiting
-        self.send_live(
-            SendRequested(
-                send.send, agent, send.gen, send.target, send.text, send.auto_reply
-            )
-        )
-        try:
-            with trio.move_on_after(self._limits.answer):
-                await waiting.over.wait()
-        finally:
-            self._sends.pop(send.send, None)
-        return waiting.answer
+        return await self._questions.judge(send, agent)
 
     async def read(self, read: ReadTarget, agent: AgentId) -> HistoryRead:
         """Fetch messages of a target for the agent."""
         if not self.connected:
             return answers.unread(read, words.UNREAD_NO_LINK)
-        self._last_ref += 1
-        ref = self._last_ref
-        lost = HistoryGiven(ref, None, problem=words.UNREAD_LINK_LOST)
-        waiting = _Waiting(lost)
-        self._reads[ref] = waiting
-        self.send_live(HistoryAsked(ref, agent, read.target, read.after))
-        try:
-            with trio.move_on_after(self._limits.answer):
-                await waiting.over.wait()
-        finally:
-            self._reads.pop(ref, None)
-        return answers.history(read, waiting.answer)
+        return await self._questions.read(read, agent)
 
     async def greeted(self) -> None:
         """Return when the server has welcomed us, or never will."""
@@ -247,9 +210,7 @@ class Link:
             self._scope = nursery.cancel_scope
             self._greeted.set()
             self._refusals = 0
-            for send, agent in self._to_ask.items():
-                self.send_live(SendAsked(send, agent))
-            self._to_ask.clear()
+            self._questions.ask_again()
             for frame in self._standing():
                 self.send_live(frame)
             nursery.start_soon(self._write, socket)
@@ -327,19 +288,12 @@ class Link:
 
         points.through("daemon-receives", frame, lambda f: self._handle(f, done))
         if isinstance(frame, SendJudged):
-            self._to_ask.pop(frame.send, None)
-            waiting = self._sends.get(frame.send)
-            if waiting is not None:
-                waiting.answer = answers.verdict(frame)
-                waiting.over.set()
+            self._questions.judged(frame)
 
     def _take_unnumbered(self, frame: Frame) -> None:
         match frame:
             case HistoryGiven():
-                waiting = self._reads.get(frame.ref)
-                if waiting is not None:
-                    waiting.answer = frame
-                    waiting.over.set()
+                self._questions.given(frame)
             case Refused(problem, what_to_do):
                 raise LinkRefused(problem, what_to_do)
             case Welcome() | Receipt():
@@ -363,15 +317,17 @@ class Link:
     async def _write(self, socket: WebSocketConnection) -> None:
         """The only writer of a connection: a send is never cut by another's end."""
         told = -1
+        self._due = False
         while True:
             self._work = trio.Event()
             ack = self._journal.received_number
             rows = await self._journal.outbound(self._cursor, self._limits.batch)
             outgoing, self._cursor = compose(rows, self._unnumbered, self._cursor)
-            if not outgoing.frames and ack == told:
+            if not outgoing.frames and ack == told and not self._due:
                 await self._work.wait()
                 continue
-            self._note_sends(outgoing.unnumbered)
+            self._due = False
+            self._questions.leaving(outgoing.unnumbered)
             try:
                 points.before("daemon-sends", outgoing.frames)
                 await socket.send_message(outgoing.text(ack))
@@ -380,16 +336,16 @@ class Link:
                 return  # the reader sees it, too, and ends the connection
             told = ack
 
-    def _note_sends(self, frames: list[Frame]) -> None:
-        for frame in frames:
-            if isinstance(frame, SendRequested) and frame.send in self._sends:
-                self._sends[frame.send].sent = True
-                self._to_ask[frame.send] = frame.agent
-
     async def _beat(self, socket: WebSocketConnection) -> None:
-        """A peer that does not answer is gone, whatever the transport believes."""
+        """
+        A peer that does not answer is gone, whatever the transport believes.
+
+        The server believes the same of us: it gets a message on every beat.
+        """
         while True:
             await trio.sleep(self._limits.beat)
+            self._due = True
+            self._stir()
             try:
                 with trio.fail_after(self._limits.beat):
                     await socket.ping()
@@ -404,12 +360,7 @@ class Link:
         """The connection is gone: everybody who waits for an answer gets one."""
         self._scope = None
         self._unnumbered.clear()
-        for send, waiting in self._sends.items():
-            if not waiting.sent:
-                waiting.answer = answers.refused(send)
-            waiting.over.set()
-        for reading in self._reads.values():
-            reading.over.set()
+        self._questions.cut_off()
 
 
 def _nothing() -> None:

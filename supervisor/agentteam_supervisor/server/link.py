@@ -60,19 +60,10 @@ class Link:
     async def serve(self, websocket: WebSocket) -> None:
         """Serve one connection from its handshake to its end."""
         await websocket.accept()
-        try:
-            hello = await self._read_hello(websocket)
-            connection = await self._let_in(websocket, hello)
-        except WebSocketDisconnect:
+        entered = await self._enter(websocket)
+        if entered is None:
             return
-        except _Unwelcome as exc:
-            await _refuse(websocket, exc.refused)
-            return
-        except SQLAlchemyError as exc:
-            LOG.error("a daemon cannot be let in: %s", words_of(exc))
-            with suppress(WebSocketDisconnect):
-                await websocket.close(1011, UNREADABLE)
-            return
+        hello, connection = entered
         try:
             session = await self._store.write(
                 lambda tx: leases.greet(tx, self._store.id, hello)
@@ -82,11 +73,27 @@ class Link:
             pass
         except StoreUnwritable as exc:
             LOG.error("daemon %s cannot be greeted: %s", hello.daemon, exc)
-            with suppress(WebSocketDisconnect):
-                await websocket.close(1011, "the store cannot be written; come back")
+            await _close(websocket, 1011, "the store cannot be written; come back")
         finally:
             with trio.CancelScope(shield=True):
                 await self._leave(connection)
+
+    async def _enter(self, websocket: WebSocket) -> tuple[Hello, Connection] | None:
+        """Let the daemon in, or close with the reason why not."""
+        try:
+            hello = await self._read_hello(websocket)
+            return hello, await self._let_in(websocket, hello)
+        except WebSocketDisconnect:
+            pass
+        except _Unwelcome as exc:
+            await _refuse(websocket, exc.refused)
+        except _GoingDown:
+            # Not refused, and nothing that its people should read: it comes again.
+            await _close(websocket, *GOING_DOWN)
+        except SQLAlchemyError as exc:
+            LOG.error("a daemon cannot be let in: %s", words_of(exc))
+            await _close(websocket, 1011, UNREADABLE)
+        return None
 
     async def ask(self, agent: AgentId, what: str, arguments: dict[str, Any]) -> Answer:
         """Ask the daemon; raises `Problem` when it is away or does not answer."""
@@ -136,7 +143,7 @@ class Link:
             if other is not None:
                 await self._replace(other)
             if self._closing:
-                raise _Unwelcome("the server is going down", "connect again later")
+                raise _GoingDown
             fences = await self._store.read(_fences)
             self._current = Connection(
                 websocket,
@@ -168,6 +175,10 @@ class Link:
             connection.ended.set()
 
 
+class _GoingDown(Exception):
+    """This daemon is welcome at the next server."""
+
+
 class _Unwelcome(Exception):
     def __init__(self, problem: str, what_to_do: str) -> None:
         super().__init__(problem)
@@ -190,6 +201,11 @@ async def _refuse(websocket: WebSocket, refused: Refused) -> None:
         await websocket.close(1008, "refused")
     except WebSocketDisconnect:
         pass  # it did not wait for the answer
+
+
+async def _close(websocket: WebSocket, code: int, reason: str) -> None:
+    with suppress(WebSocketDisconnect):
+        await websocket.close(code, reason)
 
 
 def _fences(tx: Tx) -> dict[AgentId, Fence]:

@@ -11,8 +11,8 @@ from tests.kit.daemon_peer import DaemonState, RefusedByServer, open_daemon, ope
 from tests.kit.server import open_server
 from trio_websocket import ConnectionClosed
 
-from agentteam_protocol.codec import decode_envelope
-from agentteam_protocol.frames import AgentGranted, Refused
+from agentteam_protocol.codec import decode_envelope, encode_envelope
+from agentteam_protocol.frames import AgentGranted, Envelope, Refused
 from agentteam_protocol.ids import DaemonId
 
 if TYPE_CHECKING:
@@ -60,6 +60,21 @@ async def test_connection_that_does_not_begin_with_hello_is_refused(
         assert isinstance(frame, Refused)
         with pytest.raises(ConnectionClosed):
             await websocket.get_message()
+
+
+async def test_a_server_that_goes_down_says_so_and_refuses_nobody(
+    server: RunningServer,
+) -> None:
+    async with open_link(server.port) as websocket:
+        server.stop()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        hello = encode_envelope(Envelope((DaemonState().hello(),))).decode()
+        await websocket.send_message(hello)
+        with pytest.raises(ConnectionClosed) as closed:
+            await websocket.get_message()
+    assert closed.value.reason is not None
+    assert closed.value.reason.code == 1001
+    assert closed.value.reason.reason == "the server is going down"
 
 
 async def test_silent_connection_is_ended(tmp_path: Path) -> None:
