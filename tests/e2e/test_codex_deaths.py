@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -26,16 +26,6 @@ async def first_words(coder: Coder) -> None:
     """Have one whole turn, so that there is a history to lose."""
     await coder.product.surfaced(await coder.agent.deliver("remember me. "))
     await coder.agent.idle()
-
-
-async def server(coder: Coder) -> Any:
-    """Wait for the app-server's process."""
-
-    async def look() -> bool:
-        return bool(coder.processes(f"{coder.home.bin} app-server"))
-
-    await until(look, bool)
-    return coder.app_server()
 
 
 @pytest.mark.req("R44", "R46")
@@ -113,31 +103,6 @@ async def test_killed_in_the_middle_of_the_interrupt_the_message_is_read_next(
     await coder.agent.idle()
     assert await coder.agent.lines(urgent) == CUT
     assert coder.read == ["remember me. ", STREAM, "are you there? "]
-
-
-@pytest.mark.req("R28", "R56", "R57")
-@pytest.mark.bug("B35")
-@pytest.mark.inv(12, 21, 35)
-@pytest.mark.parametrize("how", ["kill", "suspend"])
-async def test_gone_while_starting_nothing_is_claimed_and_a_later_message_is_read(
-    coder: Coder, how: str
-) -> None:
-    """Killed: the start has failed. Hung: a Stop ends it long before its deadline."""
-    delivery = await coder.agent.deliver("first. ")
-    starting = await server(coder)
-    getattr(starting, how)()
-    if how == "suspend":
-        await coder.agent.stop()
-    view = await coder.agent.idle()
-    assert (await coder.product.delivery(delivery))["state"] == "queued"
-    assert not starting.is_running()
-    if how == "kill":
-        assert view["problem"]["whatToDo"]
-    await coder.product.surfaced(await coder.agent.deliver("second. "))
-    await coder.product.surfaced(delivery)
-    view = await coder.agent.idle()
-    assert view["problem"] is None
-    assert "".join(coder.read) == "first. second. "
 
 
 # What the model does, and a part of what is told of it.

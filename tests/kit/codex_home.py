@@ -33,14 +33,17 @@ supports_websockets = false
 """
 
 # Becomes the real binary, with a pipe before it that keeps what an app-server is told,
-# before it is told: what it answers has been kept.
+# before it is told: what it answers has been kept. On hold it is told nothing.
 # The app-server is the process that was started: its death is seen at once.
 RECORDER = """\
 #!/bin/sh
 if [ "$1" = app-server ]; then
     mkfifo "{log}.$$"
     exec 3<&0
-    tee -a "{log}.$$" <&3 >>"{log}" 2>/dev/null &
+    {{
+        while [ -e "{hold}" ]; do sleep 0.05; done
+        exec tee -a "{log}.$$" <&3 >>"{log}"
+    }} 4>"{log}.$$" 2>/dev/null &
     exec "{bin}" "$@" <"{log}.$$" 3<&-
 else
     exec "{bin}" "$@"
@@ -82,6 +85,17 @@ class CodexHome:
         """The methods that were called on the app-servers of this home, in order."""
         return [message["method"] for message in self.wire if "method" in message]
 
+    def hold(self) -> None:
+        """Let no app-server that starts from now on hear anything."""
+        self._hold.touch()
+
+    def let_go(self) -> None:
+        self._hold.unlink()
+
+    @property
+    def _hold(self) -> Path:
+        return self.path / "hold"
+
     def options(self, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Give the `options` of an agent, as in its HTTP body.
@@ -107,7 +121,11 @@ def make_codex_home(path: Path, base_url: str) -> CodexHome:
     (home.path / ".codex").mkdir(parents=True)
     home.workdir.mkdir()
     program = home.path / "codex"
-    program.write_text(RECORDER.format(log=home.path / "wire.jsonl", bin=binary))
+    program.write_text(
+        RECORDER.format(
+            log=home.path / "wire.jsonl", hold=home.path / "hold", bin=binary
+        )
+    )
     program.chmod(0o755)
     (home.path / ".codex" / "config.toml").write_text(CONFIG.format(base_url=base_url))
     return home
