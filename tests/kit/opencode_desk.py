@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
+WITHIN = 60.0
+
 
 @define
 class OpenCodeDesk:
@@ -65,11 +67,11 @@ class OpenCodeDesk:
     async def begin(self, runtime: Runtime, *items: InputItem) -> TurnRef:
         """Start a turn and wait until the runtime says that it started."""
         turn = await runtime.start_turn(Batch(items[0].key, items))
-        await self.seen.first(TurnStarted, lambda e: e.turn == turn)
+        await self.seen.first(TurnStarted, lambda e: e.turn == turn, WITHIN)
         return turn
 
     async def ended(self, turn: TurnRef) -> TurnEnded:
-        return await self.seen.first(TurnEnded, lambda e: e.turn == turn)
+        return await self.seen.first(TurnEnded, lambda e: e.turn == turn, WITHIN)
 
     async def whole_turn(self, runtime: Runtime, text: str) -> TurnEnded:
         """Have one turn from its start to its end."""

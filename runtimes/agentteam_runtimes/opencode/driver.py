@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from agentteam_runtimes.incarnation import Exit, Incarnation
     from agentteam_runtimes.lines import Overlong
 
-LISTEN_SECONDS = 20.0
+LISTEN_SECONDS = 28.0
 WARM_SECONDS = 15.0
 WARM_TRIES = 3
 STOP_SECONDS = 2.0

@@ -42,6 +42,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "Show the ledger of an agent's turns.",
         "查看 agent 的回合台账。",
     ),
+    "runtimes": (
+        "runtimes",
+        "List, check, install and remove runtimes.",
+        "列出、检查、安装、移除运行时。",
+    ),
     "doctor": ("doctor", "Check this machine.", "检查本机环境。"),
     "chaos": (
         "chaos",

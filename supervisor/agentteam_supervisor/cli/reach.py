@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _export(_: click.Context, __: click.Parameter, state_dir: Path) -> Path:
+    """Let a driver that keeps something of its own there find the same place."""
+    os.environ[VARIABLE] = str(state_dir)
+    return state_dir
+
+
 state_dir_option = click.option(
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
+    callback=_export,
     envvar=VARIABLE,
     default=default_state_dir,
     show_default="~/.local/state/agentteam",

@@ -1,0 +1,113 @@
+"""One agent on the real OpenCode, inside the whole product, with its model at hand."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from attrs import define
+from tests.kit.chat_model import ChatModel, open_chat_model
+from tests.kit.model_server import do
+from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
+from tests.kit.product import Product
+from tests.kit.product_agent import Agent, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_numbers = itertools.count(1)
+
+STREAM = do({"stream": 3000, "ms": 20})
+
+
+@define(eq=False)
+class OpenCoder:
+    """What a test sees of it: the person's side, the model's side, the processes."""
+
+    product: Product
+    model: ChatModel
+    home: OpenCodeHome
+    agent: Agent
+
+    def file(self, name: str) -> Path:
+        return self.home.workdir / name
+
+    @property
+    def read(self) -> str:
+        """All that the model has been told by people, in order, as it stands now."""
+        if not self.model.requests:
+            return ""
+        return "\n".join(self.model.requests[-1].user_texts)
+
+    def processes(self, part: str = "") -> list[psutil.Process]:
+        """Find all that lives of it, whoever its parent is, by its home."""
+        mark = f"HOME={self.home.path}".encode()
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                given = Path(f"/proc/{process.pid}/environ").read_bytes()
+                if mark in given.split(b"\0") and part in _line(process):
+                    found.append(process)
+        return found
+
+    def server(self) -> psutil.Process:
+        """Find the server's own process."""
+        return self.processes(f"{self.home.bin} serve")[-1]
+
+    async def says(self, body: str = STREAM) -> str:
+        """Give it work and wait until its words stream; gives the delivery."""
+        delivery = await self.agent.deliver(body)
+        await self.product.surfaced(delivery)
+        return delivery
+
+    async def runs(self, command: str, file: str) -> str:
+        """Give it a command and wait for the file that shows it runs; the delivery."""
+        delivery = await self.agent.deliver(do({"run": command}))
+        await self.appears(file)
+        return delivery
+
+    async def all_gone(self, within: float = 10.0) -> None:
+        """Wait until nothing of it lives."""
+
+        async def look() -> list[str]:
+            return [_line(p) for p in self.processes()]
+
+        await until(look, lambda left: not left, within)
+
+    async def appears(self, file: str) -> None:
+        async def look() -> bool:
+            return self.file(file).exists()
+
+        await until(look, bool)
+
+
+def _line(process: psutil.Process) -> str:
+    return " ".join(process.cmdline())
+
+
+@asynccontextmanager
+async def open_opencoder(
+    product: Product,
+    config: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncGenerator[OpenCoder]:
+    """Make an agent on the real OpenCode; its home is below the product's place."""
+    async with open_chat_model() as model:
+        place = product.up.place / f"opencode-{next(_numbers)}"
+        home = make_opencode_home(place, model.base_url)
+        agent = await product.agent(
+            runtime="opencode",
+            workdir=str(home.workdir),
+            options={**home.options(config), **(options or {})},
+            **settings,
+        )
+        try:
+            yield OpenCoder(product, model, home, agent)
+        finally:
+            if product.up.alive():
+                await product.client.delete(agent.path)
