@@ -35,6 +35,9 @@ class Contained:
     def mark(self) -> int:
         return self.incarnation.mark()
 
+    def alone(self) -> bool:
+        return self.incarnation.alone
+
     async def sweep(self, born_after: int) -> Sequence[Survivor]:
         swept = await self.incarnation.sweep(born_after)
         return _survivors(swept.survivors)

@@ -356,6 +356,10 @@ class Containment(Protocol):
         """Now, in the unit of process start times."""
         ...
 
+    def alone(self) -> bool:
+        """Tell at once whether nothing but the runtime lives; False: look closer."""
+        ...
+
     async def sweep(self, born_after: int) -> Sequence[Survivor]:
         """End what was born after the mark in another session than the runtime's."""
         ...
@@ -370,7 +374,12 @@ class Containment(Protocol):
 
 
 class Runtime(Protocol):
-    """One live incarnation. Its methods may run at the same time."""
+    """
+    One live incarnation. Its methods may run at the same time.
+
+    Inherit from it: what a runtime cannot do is left out, and answers as that. Without
+    bodies of its own are `containment`, `start_turn` and `interrupt`.
+    """
 
     @property
     def containment(self) -> Containment | None:
@@ -383,11 +392,11 @@ class Runtime(Protocol):
 
     async def steer(self, turn: TurnRef, item: InputItem) -> None:
         """Hand an entry to the running turn; raises `SteerRefused`."""
-        ...
+        raise SteerRefused("this runtime takes nothing while it runs")
 
     async def next_step(self, turn: TurnRef, items: Sequence[InputItem]) -> None:
         """Go on after `StepEnded`, with these entries in the model's input."""
-        ...
+        raise RuntimeRefused("this runtime takes its steps by itself")
 
     async def interrupt(self, turn: TurnRef | None) -> None:
         """
@@ -400,11 +409,11 @@ class Runtime(Protocol):
 
     async def answer(self, ask: AskRef, outcome: ApprovalOutcome) -> None:
         """Answer an ask; an unknown or closed one is ignored."""
-        ...
+        return
 
     async def tool_result(self, call: CallRef, text: str, *, error: bool) -> None:
         """Answer a call of `send_message` or `read_history`."""
-        ...
+        return
 
     async def history(self, keys: Mapping[str, ItemId]) -> Mapping[ItemId, ItemOutcome]:
         """
@@ -412,11 +421,11 @@ class Runtime(Protocol):
 
         An entry that it cannot decide is left out, or unknown.
         """
-        ...
+        return {}
 
     async def maintain(self, task: str) -> str:
         """Run a maintenance task such as `compact`; raises `RuntimeRefused`."""
-        ...
+        raise RuntimeRefused(f"this runtime has no maintenance task {task}")
 
 
 class Driver(Protocol):

@@ -179,6 +179,19 @@ class Incarnation:
         """Tell the time in ticks, to remember when a turn began."""
         return process_table.ticks_now()
 
+    @property
+    def alone(self) -> bool:
+        """
+        Tell at once whether nothing but the runtime lives below the warden.
+
+        Without asking the warden: most turns leave nothing, and this is a few reads.
+        """
+        runtime, warden = self.identity.runtime, self.identity.warden
+        return process_table.is_childless(runtime.pid) and (
+            # After it: what is orphaned moves up to the warden, and nothing down.
+            process_table.read_children(warden.pid) == [runtime.pid]
+        )
+
     # What a driver does with it
 
     async def write(self, data: bytes) -> None:

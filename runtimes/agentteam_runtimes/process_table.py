@@ -149,6 +149,12 @@ def read_children(pid: int) -> list[int] | None:
     return found
 
 
+def is_childless(pid: int) -> bool:
+    """Tell whether a process is seen to have no child; False where nobody tells."""
+    # Twice: the child of a thread that ends passes to another, perhaps read before.
+    return read_children(pid) == [] and read_children(pid) == []
+
+
 def read_tree(root: int) -> list[Process]:
     """List what is below a process, parents before their children."""
     found: list[Process] = []

@@ -166,6 +166,9 @@ class _Blind:
     def mark(self) -> int:
         return self.inner.mark()
 
+    def alone(self) -> bool:
+        return True
+
     async def sweep(self, born_after: int) -> Sequence[Survivor]:
         return []
 
@@ -326,4 +329,3 @@ class HangsAfterDeath(Broken):
         self, runtime: Runtime, emit: Emit, spec: SessionSpec, resume: str | None
     ) -> Runtime:
         return _Ghost(runtime, emit)
-

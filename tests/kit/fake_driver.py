@@ -106,6 +106,9 @@ class FakeContainment:
         self._marks += 1
         return self._marks
 
+    def alone(self) -> bool:
+        return False
+
     async def sweep(self, born_after: int) -> Sequence[Survivor]:
         await self._runtime.gates.enter("sweep", born_after)
         return self.leftovers

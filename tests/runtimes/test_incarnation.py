@@ -211,6 +211,21 @@ async def test_sweep_ends_what_the_turn_started_and_spares_what_was_there() -> N
             assert ears.exits == []
 
 
+@pytest.mark.usefixtures("level")
+async def test_runtime_is_alone_until_something_lives_beside_it() -> None:
+    ears = Ears()
+    forks = PREAMBLE + (
+        "say('ready'); sys.stdin.readline(); double_forked(); say('forked')" + FOR_EVER
+    )
+    with trio.fail_after(20):
+        async with ears.open(forks) as incarnation:
+            await ears.ready()
+            assert incarnation.alone
+            await incarnation.write(b"go\n")
+            await eventually(lambda: b"forked" in ears.lines)
+            assert not incarnation.alone  # an orphan, which is no child of the runtime
+
+
 @pytest.mark.bug("B01")
 @pytest.mark.usefixtures("level")
 async def test_sweep_spares_what_is_named_and_all_below_it() -> None:

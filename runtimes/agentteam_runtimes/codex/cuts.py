@@ -56,6 +56,13 @@ class Cuts:
     def is_cut(self, ended: TurnEnded) -> bool:
         return ended.turn.id in self._asked or ended.status is TurnStatus.interrupted
 
+    def owes(self, ended: TurnEnded) -> bool:
+        """Tell whether a turn that is over may have left something that runs."""
+        turn = ended.turn.id
+        if not self.is_cut(ended):
+            return False
+        return self.turns.has_called(turn) or bool(self.turns.children.threads(turn))
+
     async def interrupt(self, turn: TurnRef | None) -> None:
         id = await self._find(turn)
         # Before `turn/started` codex may refuse, and the turn runs on.

@@ -203,7 +203,7 @@ class CodexSession:
             for request in [*requests, *self._tools.turn_ended(event.turn.id)]:
                 self.connection.withdraw(request)
             ready += closed
-            if self._cuts.is_cut(event):
+            if self._cuts.owes(event):
                 self._nursery.start_soon(self._cuts.finish, event)
             else:
                 ready.append(event)

@@ -210,6 +210,10 @@ class Turns:
         called = self._calls.get(wire.text(params, "itemId"))
         return called.input if called else ""
 
+    def has_called(self, turn: str) -> bool:
+        """Tell whether this turn, or a sub-agent's for it, made any call of a tool."""
+        return any(called.turn == TurnRef(turn) for called in self._calls.values())
+
     def started_by(self, turn: str, thread: str, item: str) -> bool:
         """Tell whether this turn, or a sub-agent's for it, made the call."""
         called = self._calls.get(call_id({"id": item}, self._foreign(thread)))

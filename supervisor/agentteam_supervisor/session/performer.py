@@ -184,6 +184,8 @@ class Performer:
         containment = None if incarnation is None else incarnation.containment
         if incarnation is None or mark is None or containment is None:
             self._feed(Swept(effect.inc))
+        elif containment.alone():
+            self._feed(Swept(effect.inc))  # in this step, and in its commit
         else:
             sweep = partial(self._calls.sweep, effect.inc, mark, containment)
             self._stage.spawn(sweep)

@@ -192,9 +192,18 @@ async def test_end_of_the_turn_answers_the_interrupt_too(fake: FakeAppServer) ->
         nursery.start_soon(fake.session.interrupt, turn)
         await fake.asked("turn/interrupt")
         fake.send(completed("T1"))
-    await fake.answer_clean_up()
     ended = await fake.seen.first(TurnEnded)
     assert ended.status is TurnStatus.completed
+
+
+async def test_cut_turn_that_called_no_tool_ends_without_asking_for_commands(
+    fake: FakeAppServer,
+) -> None:
+    await fake.running_turn()
+    fake.send(completed("T1", "interrupted"))
+    assert [ended.turn.id for ended in fake.seen.of(TurnEnded)] == ["T1"]
+    await wait_all_tasks_blocked()
+    assert not fake.requests(TERMINALS)
 
 
 @pytest.mark.bug("B30")
@@ -299,7 +308,7 @@ async def test_sub_agents_of_a_cut_turn_are_cut_before_it_counts_as_ended(
 
 async def test_nothing_is_owed_after_the_exit(fake: FakeAppServer) -> None:
     await fake.running_turn()
-    fake.send(completed("T1", "interrupted"))
+    fake.send(command("T1", "mine"), completed("T1", "interrupted"))
     await fake.asked(TERMINALS)
     fake.exit(1)
     await wait_all_tasks_blocked()
