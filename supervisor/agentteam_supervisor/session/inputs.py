@@ -15,12 +15,13 @@ from agentteam_supervisor.session.cuts import cut
 from agentteam_supervisor.session.pending import copies, find, waiting
 from agentteam_supervisor.session.settle import (
     CLEARED,
+    doubted,
     has_urgent_copy,
     supersede_carried,
     superseded,
 )
 from agentteam_supervisor.session.state import DeliveryView, Maintenance, Phase
-from agentteam_supervisor.session.turns import leave, steer, wake
+from agentteam_supervisor.session.turns import leave, start, steer, wake
 
 if TYPE_CHECKING:
     from agentteam_supervisor.session.work import Work
@@ -196,9 +197,12 @@ def _clear(w: Work) -> None:
 def resumed(w: Work, e: ev.ResumeRequested) -> None:
     """Un-park; a session that could not start tries again (t40)."""
     if w.phase in (Phase.idle, Phase.offline):
+        failed = w.ledger.problem is not None
         w.park(0)
         _forget_problem(w)  # it is told again if it is still there
         wake(w)
+        if failed and w.phase is Phase.offline and doubted(w):
+            start(w)  # its history may answer what that failure left unknown
     w.reply(e.ref, value=ControlResult.resumed)
 
 

@@ -32,7 +32,7 @@ is a test of the same name in tests/supervisor/session/test_table*.py.
 | t21 | converged | urgent waits | submit the urgent batch |
 | t22 | converged | runnable | next turn |
 | t23 | converged | else | Idle |
-| t24 | Recovering, Starting | ready | t21 to t23 |
+| t24 | Recovering, Starting | ready | what is open or unknown is settled; t21 to t23 |
 | t25 | Recovering | resume refused | a fresh session, "history not available" |
 | t26 | Converging | every stage failed | OPEN again, urgents failed, park as before |
 | t27 | Running | process died | turn/end error, gen + 1, Recovering with pacing |
@@ -51,7 +51,7 @@ is a test of the same name in tests/supervisor/session/test_table*.py.
 | t37 | Starting, Recovering | urgent | first input of the next ready generation |
 | t38 | Starting, Recovering | Stop, cancel | run aborted, nothing submitted |
 | t39 | Starting | start failed | entries stay, urgents failed, Offline, problem |
-| t40 | Idle, Offline | resume | park cleared; runnable: t1 or t36 |
+| t40 | Idle, Offline | resume | park cleared; runnable or in doubt: t1 or t36 |
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from agentteam_supervisor.session.cuts import (
     without_process,
 )
 from agentteam_supervisor.session.repair import closing_records
-from agentteam_supervisor.session.settle import settle, settle_rest
+from agentteam_supervisor.session.settle import resolve_doubts, settle, settle_rest
 from agentteam_supervisor.session.state import Phase, Stage
 from agentteam_supervisor.session.turns import (
     ask_history,
@@ -64,6 +64,7 @@ def ready(w: Work, e: ev.RuntimeReady) -> None:
         settle_rest(w, tuple(f.item for f in w.ledger.in_flight.values()))
     elif w.live.named is not None:
         name_session(w, w.live.named)
+    resolve_doubts(w, e.settled)
     settle(w, e.settled, fault=False)
     settle_rest(w, open_items(w))
     w.set(steering={}, lost=None)

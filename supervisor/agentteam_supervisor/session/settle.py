@@ -33,6 +33,10 @@ _UNKNOWN = Diagnostic(
     "the runtime ended before it could say whether the agent read the message",
     "look at the agent's answer; then deliver it again or dismiss it",
 )
+_NOT_READ = Diagnostic(
+    "the runtime ended before the agent read the message",
+    "deliver it again",
+)
 
 
 def settle(
@@ -64,6 +68,29 @@ def settle_rest(w: Work, items: tuple[Item, ...]) -> None:
             _give_up(w, item)
 
 
+def doubted(w: Work) -> tuple[Item, ...]:
+    """Give what nobody could tell about so far; a process to come may know it."""
+    views = w.ledger.deliveries.values()
+    doubts = [v for v in views if v.state is DeliveryState.unknown]
+    return tuple(evolve(v.item, attempt=v.attempt) for v in doubts)
+
+
+def resolve_doubts(w: Work, outcomes: Mapping[ItemId, ItemOutcome]) -> None:
+    """
+    Apply what a later process knows of entries that were given up as `unknown`.
+
+    What it never had has failed, and is not sent again: by now a person may have.
+    """
+    for item in doubted(w):
+        match outcomes.get(item.id):
+            case ItemOutcome.surfaced:
+                surface(w, item, Evidence("history"))
+            case ItemOutcome.dropped:
+                w.change(item, DeliveryState.failed, _NOT_READ)
+            case _:
+                pass
+
+
 def _give_up(w: Work, item: Item) -> None:
     w.change(item, DeliveryState.unknown, _UNKNOWN)
     w.record(j.ItemsInFlight(removed=(item.id,)))
@@ -91,7 +118,8 @@ def surface(w: Work, item: Item, evidence: Evidence) -> None:
         )
     if item.target is not None and item.seq is not None:
         w.record(j.FrontierMoved(item.target, (item.seq,)))
-    w.record(j.ItemsInFlight(removed=(item.id,)))
+    if item.id in w.ledger.in_flight:
+        w.record(j.ItemsInFlight(removed=(item.id,)))
 
 
 def superseded(w: Work, item: Item) -> bool:

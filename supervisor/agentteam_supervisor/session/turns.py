@@ -19,7 +19,7 @@ from agentteam_supervisor.session.pending import (
     next_step_batch,
 )
 from agentteam_supervisor.session.repair import closing_records, closing_step
-from agentteam_supervisor.session.settle import requeue
+from agentteam_supervisor.session.settle import doubted, requeue
 from agentteam_supervisor.session.state import (
     BatchStage,
     Chunk,
@@ -107,7 +107,8 @@ def start(w: Work, *, recovering: bool = False, paced: bool = False) -> None:
     )
     if w.ledger.runnable and w.open_turn is None:
         open_turn(w)
-    unsettled = tuple(f.item for f in w.ledger.in_flight.values())
+    in_flight = tuple(f.item for f in w.ledger.in_flight.values())
+    unsettled = in_flight + doubted(w)
     inc = w.ledger.inc + 1
     w.do(fx.OpenRuntime(inc, w.ledger.resume, unsettled, paced))
 

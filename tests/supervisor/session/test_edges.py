@@ -363,6 +363,44 @@ def test_a_restart_that_fails_leaves_an_urgent_in_flight_unknown() -> None:
     assert frontier(drive) == 0
 
 
+@pytest.mark.inv(13)
+@pytest.mark.inv(21)
+@pytest.mark.parametrize(
+    ("history", "state", "moved"),
+    [
+        (d.ItemOutcome.surfaced, DeliveryState.surfaced, 1),
+        (d.ItemOutcome.dropped, DeliveryState.failed, 0),
+        (d.ItemOutcome.unknown, DeliveryState.unknown, 0),
+    ],
+)
+def test_what_was_unknown_is_answered_by_the_history_of_a_later_process(
+    history: d.ItemOutcome, state: DeliveryState, moved: int
+) -> None:
+    drive = idle()
+    drive.deliver(urgent("u", 1))
+    drive.answer_all()
+    drive.die()
+    drive.settle(Manner(starts=False))
+    drive.deliver(ordinary("v", 2))
+    drive.answer_all(Manner(outcome=history))
+    assert state_of(drive, "dlv_u") is state
+    assert frontier(drive) == moved
+    assert sum("dlv_u" in batch for batch in submitted(drive)) == 1
+
+
+@pytest.mark.req("R44")
+def test_resume_after_a_failed_start_asks_the_history_about_what_is_unknown() -> None:
+    drive = idle()
+    drive.deliver(urgent("u", 1))
+    drive.answer_all()
+    drive.die()
+    drive.settle(Manner(starts=False))
+    drive.feed(ev.ResumeRequested())
+    drive.answer_all(Manner(outcome=d.ItemOutcome.surfaced))
+    assert state_of(drive, "dlv_u") is DeliveryState.surfaced
+    assert drive.phase is Phase.idle
+
+
 def test_a_process_that_ends_while_it_starts_says_why() -> None:
     drive = starting()
     drive.owed.clear()
