@@ -33,7 +33,9 @@ def agents() -> None:
 @click.option("--model", help="The runtime's own name of a model.")
 @click.option("--approvals", type=click.Choice(["ask", "never"]), help="Default: ask.")
 @click.option("--no-auto-reply", is_flag=True, help="Do not publish final texts.")
-@click.option("--options", "options_json", help="JSON: bin, env, home, config, args.")
+@click.option(
+    "--options", "options_json", help="JSON: bin, env, home, config, args, resume."
+)
 @server_options
 def add(
     name: str,

@@ -25,6 +25,7 @@ OPTION_KEYS: dict[str, type] = {
     "home": str,
     "config": dict,
     "args": list,
+    "resume": str,
 }
 
 

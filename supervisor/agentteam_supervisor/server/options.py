@@ -12,7 +12,7 @@ from agentteam_supervisor.server.problems import invalid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KEYS = ("bin", "env", "home", "config", "args")
+KEYS = ("bin", "env", "home", "config", "args", "resume")
 # As the kernel has it, with the NUL at the end.
 PATH_MAX = 4096
 # A NUL as JSON writes it; a backslash of the text itself stands doubled.
@@ -60,12 +60,13 @@ _EXPECTED = {
     " without '='",
     "config": "a JSON object without NUL characters",
     "args": "a list of strings without NUL characters",
+    "resume": "the name of a session of the runtime",
 }
 
 
 def _fits(key: str, value: Any) -> bool:
     match key:
-        case "bin" | "home":
+        case "bin" | "home" | "resume":
             return value != "" and _all_text([value])
         case "args":
             return isinstance(value, list) and _all_text(list(cast("Any", value)))
