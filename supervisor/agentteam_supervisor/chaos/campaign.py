@@ -8,19 +8,17 @@ by their numbers, so that a campaign is the same however many worlds go on at on
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 from attrs import define, field
 
 from agentteam_supervisor.chaos.births import ForkServer, open_fork_server
+from agentteam_supervisor.chaos.lives import LIVES_OF_A_WORLD, Lives
 from agentteam_supervisor.chaos.proof import Proof
 from agentteam_supervisor.chaos.story import Story
-from agentteam_supervisor.chaos.world import LIVES_OF_A_WORLD, World
+from agentteam_supervisor.chaos.world import open_world
 
 if TYPE_CHECKING:
     from agentteam_supervisor.chaos.checker import Finding
@@ -69,27 +67,19 @@ class Campaign:
             await self._world(next(numbers), births)
 
     async def _world(self, number: int, births: ForkServer) -> None:
-        place = Path(tempfile.mkdtemp(prefix="agentteam-chaos-"))
         story = Story(self._began)
-        try:
-            async with trio.open_nursery() as nursery:
-                world = World(self, place, story, nursery, births)
-                try:
-                    await world.run(number)
-                finally:
-                    with trio.CancelScope(shield=True):
-                        await world.close()
-                nursery.cancel_scope.cancel()
-        finally:
-            if not self.keep:
-                shutil.rmtree(place, ignore_errors=True)
+        # Every other world has short deadlines: more of its ladders come to an end.
+        impatient = bool(number // LIVES_OF_A_WORLD % 2)
+        async with open_world(
+            births,
+            self.proof,
+            story,
+            self._found,
+            impatient=impatient,
+            keep=self.keep,
+        ) as world:
+            await Lives(world, self.enough).run(number)
 
-    def found(self, findings: list[Finding], story: Story) -> None:
-        """Tell what is wrong, with what was done before it."""
-        if not findings:
-            return
+    def _found(self, findings: list[Finding], story: Story) -> None:
+        story.report(findings, self.say)
         self.proof.findings += findings
-        for line in story.lines:
-            self.say(line)
-        for finding in findings:
-            self.say(f"{finding.kind.upper()} {finding.about}: {finding.seen}")

@@ -37,9 +37,12 @@ class Person:
 
     async def post(self, path: str, body: Any) -> tuple[int, Any]:
         """Post once, however often it has to be said; gives the status as well."""
+        return await self.change("POST", path, json=body)
+
+    async def change(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         key = f"{self.name}-{next(self._numbers)}"
         headers = {"Idempotency-Key": key}
-        return await self._ask("POST", path, json=body, headers=headers)
+        return await self._ask(method, path, headers=headers, **options)
 
     async def pages(self, path: str, kind: str, after: int) -> list[Any]:
         """Get a whole list, from a sequence number on."""

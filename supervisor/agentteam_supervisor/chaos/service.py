@@ -57,11 +57,12 @@ class Part:
 
     async def die(self, by: int = signal.SIGKILL) -> int | None:
         """End it, with SIGKILL if it will not go; gives its exit code."""
-        self.ended_by_us = self.ended_by_us or self.alive
+        self.ended_by_us |= self.alive and by == signal.SIGKILL
         self.send(by)
         with trio.move_on_after(END_SECONDS):
             await self.process.wait()
         if self.process.returncode is None:
+            self.ended_by_us = True
             self.process.send_signal(signal.SIGKILL)
             await self.process.wait()
         return self.process.returncode

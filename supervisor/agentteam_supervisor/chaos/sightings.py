@@ -62,13 +62,13 @@ class Sightings:
         alive = [found for found in self.known if found.pid not in leave_out]
         return sorted(alive, key=lambda found: (found.born, found.pid))
 
-    async def wait_gone(self, within: float) -> list[Found]:
+    async def wait_gone(self, within: float, *leave_out: int) -> list[Found]:
         """Wait until nothing is alive; gives who still is when the time is up."""
-        alive = self.look()
+        alive = self.look(*leave_out)
         with trio.move_on_after(within):
             while alive:
                 await trio.sleep(0.02)
-                alive = self.look()
+                alive = self.look(*leave_out)
         return alive
 
 

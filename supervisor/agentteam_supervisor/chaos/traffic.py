@@ -46,6 +46,7 @@ class Traffic:
     tell: Callable[[str], None]
     configs: Sequence[dict[str, Any]] = AGENTS
     agents: list[str] = field(factory=list[str])
+    names: dict[str, str] = field(factory=dict[str, str])
     blind: set[str] = field(factory=set[str])
     accepted: list[Accepted] = field(factory=list[Accepted])
     stops: list[Stopped] = field(factory=list[Stopped])
@@ -55,15 +56,16 @@ class Traffic:
 
     async def make_agents(self) -> None:
         for n, config in enumerate(self.configs):
-            body = {
-                "name": f"a{n}",
-                "runtime": "rehearsal",
-                "options": {"config": config},
-            }
-            _, made = await self.person.post("/api/agents", body)
-            self.agents.append(made["id"])
+            agent = await self.make_agent(f"a{n}", {"config": config})
+            self.agents.append(agent)
             if is_blind(config):
-                self.blind.add(made["id"])
+                self.blind.add(agent)
+
+    async def make_agent(self, name: str, options: dict[str, Any]) -> str:
+        body = {"name": name, "runtime": "rehearsal", "options": options}
+        _, made = await self.person.post("/api/agents", body)
+        self.names[made["id"]] = name
+        return str(made["id"])
 
     def forget_round(self) -> None:
         """Begin a new round."""
@@ -93,7 +95,7 @@ class Traffic:
 
     async def send(self, agent: str, body: str) -> str:
         """Send a message; gives its id."""
-        path = f"/api/targets/@a{self.agents.index(agent)}/messages"
+        path = f"/api/targets/@{self.names[agent]}/messages"
         status, message = await self.person.post(path, {"body": body})
         if status != 201:
             raise GaveUp(f"{status}: {message}")
@@ -103,7 +105,8 @@ class Traffic:
         self.tell(f"sent {message['deliveries'][0]['id']}: {body[:100]}")
         return str(message["id"])
 
-    async def mark(self, agent: str, message: str) -> None:
+    async def mark(self, agent: str, message: str) -> str:
+        """Mark a message urgent; gives the id of its delivery."""
         path = f"/api/messages/{message}/agent-delivery"
         body = {"interruptPolicy": URGENT, "agentId": agent}
         status, delivery = await self.person.post(path, body)
@@ -111,6 +114,7 @@ class Traffic:
             raise GaveUp(f"{status}: {delivery}")
         self._accept(delivery)
         self.tell(f"urgent {delivery['id']}")
+        return str(delivery["id"])
 
     async def _mark_older(self, agent: str) -> None:
         """Mark one that was sent before, perhaps marked and read before."""

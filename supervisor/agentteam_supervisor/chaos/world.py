@@ -1,43 +1,41 @@
 """
-A world: a state directory, and all that is done to the product in it.
+A world: the product in one state directory, and the people at it.
 
-A life does what its plan says, and ends by a crash point, a signal or the plan's end.
-Before the next one starts nothing of the product may be alive. After a few lives
-everything is let come to rest, and the checker judges what was seen from outside.
+Before a life of the product starts nothing of the one before may be alive. When enough
+was done everything is let come to rest, and the checker judges what was seen.
 """
 
 from __future__ import annotations
 
-import random
+import shutil
 import signal
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from agentteam_supervisor.chaos import checker
+from agentteam_supervisor.chaos.checker import Finding, judge
 from agentteam_supervisor.chaos.faults import Faults
 from agentteam_supervisor.chaos.live import Live
 from agentteam_supervisor.chaos.observations import Sighting
 from agentteam_supervisor.chaos.person import Person
-from agentteam_supervisor.chaos.plan import Life, plan_life
 from agentteam_supervisor.chaos.proxy import Proxy
 from agentteam_supervisor.chaos.rest import Rest, look_around
+from agentteam_supervisor.chaos.scripts import AGENTS
 from agentteam_supervisor.chaos.service import Service
 from agentteam_supervisor.chaos.sightings import Sightings
 from agentteam_supervisor.chaos.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    import random
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from agentteam_supervisor.chaos.births import Births
-    from agentteam_supervisor.chaos.campaign import Campaign
+    from agentteam_supervisor.chaos.proof import Proof
     from agentteam_supervisor.chaos.story import Story
 
-# A round is judged as a whole.
-LIVES_OF_A_ROUND = 5
-ROUNDS_OF_A_WORLD = 6
-LIVES_OF_A_WORLD = LIVES_OF_A_ROUND * ROUNDS_OF_A_WORLD
 # The warden's own time to end its tree, on a machine that is busy.
 GONE_WITHIN = 5.0
 
@@ -49,149 +47,105 @@ terminate = 0.5
 
 
 class World:
-    """The product in one state directory, with the people at it."""
+    """Ends up in `proof`; what is wrong goes to `found`, with the story of it."""
 
     def __init__(
         self,
-        campaign: Campaign,
         place: Path,
-        story: Story,
         nursery: trio.Nursery,
         births: Births,
+        proof: Proof,
+        story: Story,
+        found: Callable[[list[Finding], Story], None],
+        configs: Sequence[dict[str, Any]] = AGENTS,
     ) -> None:
-        self.campaign = campaign
-        self.proof = campaign.proof
-        self.story = story
         self.nursery = nursery
         self.births = births
+        self.proof = proof
+        self.story = story
+        self.found = found
         self.sightings = Sightings(place)
         # The first start is as a user's; the lives after it are forked.
         self.service = Service(place, nursery, Proxy())
-        person = Person(lambda: self.service.url, f"chaos-{campaign.seed}")
+        person = Person(lambda: self.service.url, f"chaos-{proof.seed}")
         self.live = Live(lambda: self.service.url)
-        self.faults = Faults(
-            self.service, self.sightings, self.proof.faults, story.tell
-        )
-        self.traffic = Traffic(person, self.live, self.faults, story.tell)
+        self.faults = Faults(self.service, self.sightings, proof.faults, story.tell)
+        self.traffic = Traffic(person, self.live, self.faults, story.tell, configs)
         self.outlived: list[Sighting] = []
 
-    async def run(self, number: int) -> None:
-        """Live the lives from this number on."""
+    async def open(self, impatient: bool = False) -> None:
+        """Start for the first time, and make the agents."""
         await self.nursery.start(self.service.proxy.run)
         self.nursery.start_soon(self.live.run)
-        if number // LIVES_OF_A_WORLD % 2:
+        if impatient:
             self._shorten_deadlines()
         await self.service.start("up")
         self.service.births = self.births
         await self.traffic.make_agents()
-        for _ in range(ROUNDS_OF_A_WORLD):
-            if self.campaign.enough():
-                break
-            number = await self._round(number)
-        await self._end()
 
     def _shorten_deadlines(self) -> None:
         """Have its sessions come to the end of their ladders sooner."""
         self.service.state.mkdir(0o700)
         (self.service.state / "agentteam.toml").write_text(IMPATIENT)
 
-    async def _round(self, number: int) -> int:
-        async with trio.open_nursery() as acts:
-            for _ in range(LIVES_OF_A_ROUND):
-                await self._live(plan_life(self.campaign.seed, number), acts)
-                number += 1
-                if self.campaign.enough():
-                    break
-            self.story.tell("rest")
-            await self._restart("up")
-        await self._judge(number)
-        return number
+    async def restart(self, *verbs: str, crash: dict[str, str] | None = None) -> bool:
+        """
+        Bring it up in this form; nothing of it may be alive before.
 
-    # --- one life ---------------------------------------------------------------------
-
-    async def _live(self, life: Life, acts: trio.Nursery) -> None:
-        self.story.tell(str(life))
-        self.proof.lives += 1
-        verbs = ("server", "daemon") if life.apart else ("up",)
-        crash = {life.crash_of if life.apart else "up": life.crash}
-        await self._restart(*verbs, crash=crash)
-        async with trio.open_nursery() as nursery:
-            for fault in life.faults:
-                nursery.start_soon(
-                    self._later, fault.at, self.faults.inject_soon, fault
-                )
-            for act in life.acts:
-                acts.start_soon(self._later, act.at, self.traffic.act, act)
-            with trio.move_on_after(life.seconds):
-                for verb in verbs:
-                    await self.service.parts[verb].over.wait()
-            nursery.cancel_scope.cancel()
-        await self._die(life)
-
-    async def _later(
-        self, seconds: float, do: Callable[[Any], Any], what: object
-    ) -> None:
-        await trio.sleep(seconds)
-        await do(what)
-
-    async def _die(self, life: Life) -> None:
-        for verb, part in tuple(self.service.parts.items()):
-            if part.alive:
-                by = signal.SIGTERM if life.end == "ended" else signal.SIGKILL
-                if by == signal.SIGKILL:
-                    self.proof.faults["service killed"] += 1
-                self.story.tell(f"{verb} {life.end}")
-                await part.die(by)
-            else:
-                self._count_crash(verb)
-
-    async def _restart(self, *verbs: str, crash: dict[str, str] | None = None) -> None:
-        """Bring it up in this form; nothing of it may be alive before."""
+        Tells whether a part was killed at its point while it started; it serves then.
+        """
         began = trio.current_time()
         for part in self.service.parts.values():
             if part.alive:
                 await part.die()
         await self._nothing_lives()
         self.service.parts.clear()
-        for verb in verbs:
-            point = (crash or {}).get(verb, "")
-            if not await self.service.start(verb, point):
-                await self._after_death_at_start(verb)
+        crashes = [
+            await self.revive(verb, (crash or {}).get(verb, "")) for verb in verbs
+        ]
         self.faults.lost_time += trio.current_time() - began
+        return any(crashes)
 
-    async def _after_death_at_start(self, verb: str) -> None:
-        """It was killed while it started: once more, without a fault."""
-        self._count_crash(verb)
-        await self._nothing_lives_unless_apart(verb)
+    async def revive(self, verb: str, crash: str = "") -> bool:
+        """Start one part; tells whether it was killed at its point before it served."""
+        if verb != "server" or not self.service.alive:
+            await self._nothing_lives()
+        if await self.service.start(verb, crash):
+            return False
+        self.count_crash(verb)
+        if verb != "server" or not self.service.alive:
+            await self._nothing_lives()
         if not await self.service.start(verb):
             raise RuntimeError(f"`agentteam {verb}` does not start; see its log")
+        return True
 
-    async def _nothing_lives_unless_apart(self, verb: str) -> None:
-        if not self.service.alive:
-            await self._nothing_lives()
-
-    def _count_crash(self, verb: str) -> None:
+    def count_crash(self, verb: str) -> bool:
+        """Tell whether this part came to its crash point, and count it."""
         part = self.service.parts.get(verb)
-        if part is not None and part.crashed:
-            self.proof.faults["crash point"] += 1
-            self.story.tell(f"{verb} crashed")
+        if part is None or not part.crashed:
+            return False
+        self.proof.faults["crash point"] += 1
+        self.story.tell(f"{verb} crashed")
+        return True
 
     async def _nothing_lives(self) -> None:
-        for found in await self.sightings.wait_gone(GONE_WITHIN):
+        """See that no process is left but the parts that serve."""
+        there = self.service.pids
+        for found in await self.sightings.wait_gone(GONE_WITHIN, *there):
             sighting = Sighting(self.story.last, found.pid, found.command)
             self.outlived.append(sighting)
             found.send(signal.SIGKILL)
 
     # --- judgement --------------------------------------------------------------------
 
-    async def _judge(self, number: int) -> None:
-        rng = random.Random(f"{self.campaign.seed}/rest/{number}")
+    async def judge(self, rng: random.Random) -> None:
+        """Let everything come to rest, then hold it against what was promised."""
         rested = await Rest(self.traffic, rng).come()
         seen = await look_around(self.traffic, self.service, self.outlived)
         self.outlived = []
-        findings = checker.judge(seen)
+        findings = judge(seen)
         if not rested and not findings:
-            findings = [checker.Finding("lost", "the round", "it never came to rest")]
+            findings = [Finding("lost", "the round", "it never came to rest")]
         self.proof.states.update(view["state"] for view in seen.deliveries.values())
         self.proof.stops += len(seen.stops)
         settled = [s.seconds for s in seen.stops if s.seconds is not None]
@@ -199,19 +153,19 @@ class World:
         self._found(*findings)
         self.traffic.forget_round()
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         """End it cleanly: nothing may be left."""
         for part in self.service.parts.values():
             code = await part.die(signal.SIGTERM)
             if code != 0:
                 about = f"exit code {code} at the end"
-                self._found(checker.Finding("fault", part.verb, about))
+                self._found(Finding("fault", part.verb, about))
         await self._nothing_lives()
         for s in self.outlived:
-            self._found(checker.Finding("orphan", f"pid {s.pid}", s.command))
+            self._found(Finding("orphan", f"pid {s.pid}", s.command))
 
-    def _found(self, *findings: checker.Finding) -> None:
-        self.campaign.found(list(findings), self.story)
+    def _found(self, *findings: Finding) -> None:
+        self.found(list(findings), self.story)
 
     async def close(self) -> None:
         for part in self.service.parts.values():
@@ -220,3 +174,31 @@ class World:
         for found in self.sightings.look():
             found.send(signal.SIGKILL)
         await self.traffic.person.client.aclose()
+
+
+@asynccontextmanager
+async def open_world(
+    births: Births,
+    proof: Proof,
+    story: Story,
+    found: Callable[[list[Finding], Story], None],
+    configs: Sequence[dict[str, Any]] = AGENTS,
+    *,
+    impatient: bool = False,
+    keep: bool = False,
+) -> AsyncGenerator[World]:
+    """Run a world in a directory of its own; ends it by force if it is left early."""
+    place = Path(tempfile.mkdtemp(prefix="agentteam-chaos-"))
+    try:
+        async with trio.open_nursery() as nursery:
+            world = World(place, nursery, births, proof, story, found, configs)
+            try:
+                await world.open(impatient)
+                yield world
+            finally:
+                with trio.CancelScope(shield=True):
+                    await world.close()
+            nursery.cancel_scope.cancel()
+    finally:
+        if not keep:
+            shutil.rmtree(place, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.output import print_json, print_table
 from agentteam_supervisor.cli.reach import json_option
 from agentteam_supervisor.cli.speech import say
+
+if TYPE_CHECKING:
+    from agentteam_supervisor.chaos.proof import Proof
 
 
 @click.group(invoke_without_command=True)
@@ -62,8 +66,13 @@ def chaos(
     tell(f"seed {seed}")
     campaign = Campaign(seed, tell, minutes, faults, life, keep, jobs)
     proof = trio.run(campaign.run)
+    _conclude(proof, as_json)
+
+
+def _conclude(proof: Proof, as_json: bool, **more: object) -> None:
+    """Print the proof line; raises `CommandFailed` when something was found."""
     if as_json:
-        print_json(proof.as_json())
+        print_json(proof.as_json() | more)
     else:
         click.echo(proof.line())
     if not proof.ok:
@@ -73,6 +82,57 @@ def chaos(
                 f"发现 {len(proof.findings)} 处问题；经过见上",
             )
         )
+
+
+@chaos.command("points")
+@click.option("--seed", type=int, help="Repeats a tour; default: a new one.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="So many visits to each side of a point.",
+)
+@click.option("--point", "names", multiple=True, help="Only this point; repeatable.")
+@click.option("--path", is_flag=True, help="Only the points of an urgent message.")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="At most.")
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--keep", is_flag=True, help="Keep the state directories.")
+@json_option
+def visit_points(
+    seed: int | None,
+    seeds: int,
+    names: tuple[str, ...],
+    path: bool,
+    minutes: float | None,
+    jobs: int,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """
+    Kill the product at every crash point, both sides, many times.
+
+    Each visit draws what is done around the point. Every second visit is armed again
+    at the restart. Prints how often each point was come to, then the proof.
+    """
+    import trio
+
+    from agentteam_supervisor.chaos.tour import Tour
+
+    for name in names:
+        if name not in POINTS:
+            raise click.BadParameter(f"{name}: see `agentteam chaos list`")
+    seed = secrets.randbelow(10**9) if seed is None else seed
+    tell = partial(click.echo, err=True)
+    tell(f"seed {seed}")
+    points = names or (PATH if path else tuple(POINTS))
+    tour = Tour(seed, tell, points, seeds, jobs, minutes, keep)
+    proof = trio.run(tour.run)
+    if not as_json:
+        heads = [say("point", "位置"), say("visits", "访问"), say("killed", "被杀")]
+        heads += [say("twice", "两次"), say("not reached", "未到达")]
+        print_table(heads, [list(map(str, row)) for row in tour.rows()])
+    _conclude(proof, as_json, points=tour.as_json())
 
 
 @chaos.command("list")
