@@ -345,7 +345,12 @@ class AgentTroubled:
 
 @frozen
 class Query:
-    """The server asks the daemon: `journal` (after, limit) or `history` (target)."""
+    """
+    The server asks the daemon for something at once, past the numbered frames.
+
+    `journal` (after, limit), or `stop` (runId, who) while the server cannot store one;
+    that one is answered with its `result`.
+    """
 
     ref: int
     agent: AgentId

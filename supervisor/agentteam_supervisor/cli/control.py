@@ -55,8 +55,18 @@ def stop(
         answer = client.post(f"{path}/control", body)
         if as_json:
             print_json(answer | {"runId": run_id})
-        if not no_wait:
+        if answer.get("recorded") is False:
+            click.echo(_unrecorded(), err=True)  # and no event will come to wait for
+        elif not no_wait:
             _follow(run_id, events, as_json)
+
+
+def _unrecorded() -> str:
+    return say(
+        "the run is being stopped, but the server cannot write and keeps no record of"
+        " it; free its disk",
+        "正在停止该 run，但服务器无法写入，未留下记录；请释放其磁盘空间",
+    )
 
 
 def _current_run(name: str, agent: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from agentteam_protocol.control import ControlResult
 from agentteam_protocol.delivery import Diagnostic
 from agentteam_protocol.frames import (
     AgentControl,
@@ -21,6 +22,7 @@ from agentteam_protocol.frames import (
     Query,
     SendJudged,
 )
+from agentteam_protocol.ids import RunId
 from agentteam_supervisor.daemon.restarts import Intensity
 from agentteam_supervisor.daemon.seat import Done, MakeActor, Seat
 from agentteam_supervisor.daemon.translation import entries_body, undeliverable
@@ -180,10 +182,29 @@ class Roster:
             self._nursery.start_soon(self._answer_query, query)
 
     async def _answer_query(self, query: Query) -> None:
-        if query.what != "journal":
-            problem = {"problem": f"this daemon knows no query {query.what!r}"}
-            self._answer(Answer(query.ref, False, problem))
-            return
+        match query.what:
+            case "journal":
+                await self._read_journal(query)
+            case "stop":
+                self._stop(query)
+            case _:
+                problem = {"problem": f"this daemon knows no query {query.what!r}"}
+                self._answer(Answer(query.ref, False, problem))
+
+    def _stop(self, query: Query) -> None:
+        """Stop at once: the server's disk keeps nothing, and a Stop must act."""
+
+        def answer(result: ControlResult) -> None:
+            self._answer(Answer(query.ref, True, {"result": result}))
+
+        run, who = query.arguments.get("runId"), query.arguments.get("who")
+        seat = self._seats.get(query.agent)
+        if seat is None or not isinstance(run, str):
+            answer(ControlResult.not_running)
+        else:
+            seat.stop(RunId(run), str(who), answer)
+
+    async def _read_journal(self, query: Query) -> None:
         after = _number(query.arguments.get("after"), 0, 2**62)
         limit = _number(query.arguments.get("limit"), 100, MAX_ENTRIES)
         entries = await self._journal.entries(query.agent, after, limit)

@@ -17,7 +17,7 @@ import trio
 from attrs import evolve
 
 from agentteam_protocol.approval import ApprovalPolicy
-from agentteam_protocol.control import ControlAction
+from agentteam_protocol.control import ControlAction, ControlResult
 from agentteam_protocol.delivery import Diagnostic
 from agentteam_protocol.errors import JournalUnwritable, QueueFull
 from agentteam_protocol.frames import (
@@ -30,6 +30,7 @@ from agentteam_protocol.frames import (
 from agentteam_supervisor.daemon.loading import Reporter, load, reopen
 from agentteam_supervisor.daemon.restarts import Intensity, judge
 from agentteam_supervisor.daemon.translation import (
+    control_result,
     notice,
     to_event,
     to_report,
@@ -44,10 +45,12 @@ from agentteam_supervisor.session.events import (
     Loaded,
     PolicyChosen,
     ShutdownRequested,
+    StopRequested,
 )
 from agentteam_supervisor.session.state import Phase, Session
 
 if TYPE_CHECKING:
+    from agentteam_protocol.ids import RunId
     from agentteam_supervisor.journal.log import Journal
     from agentteam_supervisor.session.effects import Reply
 
@@ -163,6 +166,15 @@ class Seat:
         else:
             done()
 
+    def stop(self, run: RunId, who: str, then: Callable[[ControlResult], None]) -> None:
+        """Stop this run now; `then` is told what came of it."""
+        actor = self.actor
+        if actor is None or actor.ended:
+            then(ControlResult.not_running)
+            return
+        ref = actor.expect(lambda reply: then(control_result(reply)))
+        actor.feed(StopRequested(run, who, ref))
+
     def _replied(self, frame: Frame, reply: Reply) -> None:
         if (told := to_report(frame, reply)) is not None:
             self._journal.send([told])
@@ -254,9 +266,10 @@ class Seat:
     async def _live(self) -> Diagnostic | None:
         granted = self.granted
         agent = granted.agent
-        await self._journal.flushed()
-        reporter = self._loaded or await load(self._journal, agent)
-        self._loaded = None
+        reporter, self._loaded = self._loaded, None
+        if reporter is None:
+            await self._journal.flushed()
+            reporter = await load(self._journal, agent)
         session = await reopen(self._journal, granted, reporter)
         session = evolve(
             session,

@@ -102,15 +102,19 @@ def to_report(frame: Frame, reply: Reply) -> Frame | None:
     """Tell what came of a control; a method of a host is told only when it failed."""
     match frame:
         case AgentControl():
-            try:
-                result = ControlResult(reply.value)
-            except ValueError:
-                result = ControlResult.not_running
+            result = control_result(reply)
             return ControlReported(frame.control, frame.agent, result, frame.run_id)
         case AgentIntervene() if reply.error:
             return notice(frame.agent, f"{frame.method} was refused: {reply.error}")
         case _:
             return None
+
+
+def control_result(reply: Reply) -> ControlResult:
+    try:
+        return ControlResult(reply.value)
+    except ValueError:
+        return ControlResult.not_running
 
 
 def undeliverable(frame: Frame, why: Diagnostic) -> list[Frame]:

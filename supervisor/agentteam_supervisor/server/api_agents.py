@@ -19,7 +19,8 @@ from agentteam_supervisor.server.commands import (
 from agentteam_supervisor.server.idempotency import Reply
 from agentteam_supervisor.server.interventions import check_intervention
 from agentteam_supervisor.server.options import check_options, check_workdir
-from agentteam_supervisor.server.problems import conflict, invalid
+from agentteam_supervisor.server.problems import Problem, conflict, invalid
+from agentteam_supervisor.server.writer import StoreUnwritable
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -118,7 +119,29 @@ async def control_agent(request: Request) -> Response:
             control, result = controls.stop(tx, agent, run, who), ControlResult.stopping
         return Reply(202, {"result": result, "control": control})
 
-    return await commit(request, fields, control)
+    try:
+        return await commit(request, fields, control)
+    except StoreUnwritable as exc:
+        if run is None:
+            raise
+        return await _stop_unstored(request, run, who, exc)
+
+
+async def _stop_unstored(
+    request: Request, run: RunId, who: str, why: StoreUnwritable
+) -> Response:
+    """Have the connected daemon stop it at once; `recorded` says that nobody wrote."""
+    served, ref = services(request), request.path_params["agent"]
+    agent = await served.store.read(lambda tx: agents.find(tx, ref)["id"])
+    try:
+        answer = await served.link.ask(agent, "stop", {"runId": run, "who": who})
+    except Problem as exc:
+        detail = f"{why}, and the run was not seen to stop: {exc.detail}"
+        raise Problem(507, "store_unwritable", detail) from exc
+    result = answer.body.get("result")
+    if result != ControlResult.stopping:
+        raise controls.came_late(ControlResult(str(result)), run)
+    return respond(request, Reply(202, {"result": result, "recorded": False}))
 
 
 async def intervene(request: Request) -> Response:

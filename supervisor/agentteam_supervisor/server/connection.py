@@ -229,6 +229,7 @@ class Connection:
         last = self._last(envelope)
         points.before("server-receives", fresh)
         self._close_fences(fresh)
+        self._hand_over_answers(fresh)
         if lasting or envelope.ack > self._acknowledged:
             await self._store.write(
                 lambda tx: self._apply(tx, lasting, last, envelope.ack)
@@ -278,15 +279,18 @@ class Connection:
         match frame:
             case Progressed():
                 self._progress(frame)
-            case Answer():
-                waiter = self._waiters.get(frame.ref)
-                if waiter is not None:
-                    waiter.answer = frame
-                    waiter.done.set()
             case HistoryAsked():
                 self._tell(await self._store.read(lambda tx: history.read(tx, frame)))
             case _:
                 pass
+
+    def _hand_over_answers(self, frames: list[Frame]) -> None:
+        """Before the store, which may be what the question was about."""
+        for frame in frames:
+            waiter = self._waiters.get(frame.ref) if isinstance(frame, Answer) else None
+            if waiter is not None and isinstance(frame, Answer):
+                waiter.answer = frame
+                waiter.done.set()
 
     def _progress(self, frame: Progressed) -> None:
         """Show streaming text, unless its generation is no longer the live one."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agentteam_protocol.frames import ControlReported
     from agentteam_supervisor.server.transaction import Row, Tx
 
+NOTHING_RUNS = "nothing is running; there is nothing to stop"
+
 
 def stop(tx: Tx, agent: Row, run: RunId, who: str) -> ControlId:
     """
@@ -65,9 +67,16 @@ def report(tx: Tx, agent: Row, told: ControlReported) -> None:
         )
 
 
+def came_late(result: ControlResult, run: RunId) -> Problem:
+    """Say in a problem what the session said of a Stop that stopped nothing."""
+    if result is ControlResult.stale_run:
+        return conflict("stale_run", f"{run} is over; nothing was stopped")
+    return conflict("not_running", NOTHING_RUNS)
+
+
 def _check_current(current: RunId | None, run: RunId) -> None:
     if current is None:
-        raise conflict("not_running", "nothing is running; there is nothing to stop")
+        raise conflict("not_running", NOTHING_RUNS)
     if current != run:
         detail = f"{run} is not the current run, {current} is; nothing was stopped"
         raise conflict("stale_run", detail, currentRun=current)

@@ -135,6 +135,17 @@ def test_stop_names_the_run_that_it_saw(api: ApiServer, run: Run) -> None:
     assert post.body == {"runId": "run_1", "action": "interrupt_current_run"}
 
 
+def test_a_stop_that_the_server_could_not_record_is_told_as_such(
+    api: ApiServer, run: Run
+) -> None:
+    api.answer("GET /api/agents/demo", AGENT)
+    call = "POST /api/agents/demo/control"
+    api.answer(call, {"result": "stopping", "recorded": False}, status=202)
+    result = run("stop", "demo", "--url", api.url)
+    assert result.exit_code == 0, result.output
+    assert "keeps no record" in result.stderr
+
+
 def test_there_is_nothing_to_stop_in_an_idle_agent(api: ApiServer, run: Run) -> None:
     api.answer("GET /api/agents/demo", IDLE)
     result = run("stop", "demo", "--url", api.url)

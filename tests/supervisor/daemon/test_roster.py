@@ -465,6 +465,24 @@ async def test_the_journal_can_be_queried(tmp_path: Path) -> None:
         assert not answers[8].ok
 
 
+@pytest.mark.req("R12")
+async def test_a_stop_that_the_server_could_not_store_acts_and_is_answered(
+    tmp_path: Path,
+) -> None:
+    asked = {"runId": "run_1", "who": "ann"}
+    async with staged(tmp_path) as stage:
+        await stage.hand(grant())
+        await stage.hand(Query(1, A, "stop", asked))
+        await stage.hand(Query(2, B, "stop", asked), Query(3, A, "stop", {}))
+        assert StopRequested(RunId("run_1"), "ann", 1) in stage.logs[A]
+        answers = {a.ref: a.body for a in stage.answers if isinstance(a, Answer)}
+        assert answers == {
+            1: {"result": ControlResult.stopping},
+            2: {"result": ControlResult.not_running},
+            3: {"result": ControlResult.not_running},
+        }
+
+
 async def test_nonsense_that_the_server_let_pass_ends_nobody(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         wrong = {"lane": "fast", "messages": ["x"]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +27,8 @@ from agentteam_protocol.frames import (
 from agentteam_protocol.ids import DeliveryId, RunId
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from tests.kit.server import RunningServer
 
 STOP = "/api/agents/ada/control"
@@ -67,6 +71,55 @@ async def test_stop_of_another_run_stops_nothing(server: RunningServer) -> None:
         problem = await server.post(STOP, stop("run_2"), 409)
         assert problem["type"] == "not_running"
         assert not [f for f in daemon.state.inbox if isinstance(f, AgentControl)]
+
+
+@contextmanager
+def full_disk() -> Generator[None]:
+    """Let no file of this process grow."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.req("R12")
+@pytest.mark.parametrize(
+    ("result", "status", "slug"),
+    [("stopping", 202, None), ("stale_run", 409, "stale_run")],
+)
+async def test_a_stop_that_cannot_be_stored_acts_at_once(
+    result: str, status: int, slug: str | None, server: RunningServer
+) -> None:
+    async with open_daemon(server.port) as daemon:
+        agent = await running(server, daemon)
+        answers: list[Any] = []
+
+        async def post() -> None:
+            answers.append(await server.post(STOP, stop("run_1"), status))
+
+        with full_disk():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(post)
+                query = await daemon.take(Query)
+                await daemon.send(Answer(query.ref, True, {"result": result}))
+        assert (query.agent, query.what) == (agent, "stop")
+        assert query.arguments == {"runId": "run_1", "who": "user"}
+        if slug is None:
+            assert answers == [{"result": "stopping", "recorded": False}]
+        else:
+            assert answers[0]["type"] == slug
+
+
+async def test_a_stop_that_nothing_can_carry_says_so(server: RunningServer) -> None:
+    async with open_daemon(server.port) as daemon:
+        await running(server, daemon)
+    await server.until("/api/agents/ada", lambda a: not a["daemon"]["connected"])
+    with full_disk():
+        problem = await server.post(STOP, stop("run_1"), 507)
+    assert problem["type"] == "store_unwritable"
+    assert "not seen to stop" in problem["detail"]
 
 
 async def test_bad_controls_are_refused(server: RunningServer) -> None:
