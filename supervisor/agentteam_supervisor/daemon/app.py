@@ -23,6 +23,7 @@ from agentteam_protocol.journal import RunNotice
 from agentteam_runtimes.contained import read_identity
 from agentteam_runtimes.driver import Options
 from agentteam_runtimes.old_trees import end_tree
+from agentteam_runtimes.orphans import reap_orphans
 from agentteam_runtimes.plugins import Plugins, find_plugins
 from agentteam_supervisor.daemon.link import Link, LinkRefused
 from agentteam_supervisor.daemon.loading import Pacer, Reporter, load
@@ -185,6 +186,7 @@ class _Daemon:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(self._roster.run)
                     nursery.start_soon(self._keep_link)
+                    nursery.start_soon(reap_orphans)
                     with trio.move_on_after(self._config.greeting):
                         await self._link.greeted()
                     if self._refused is None:
