@@ -72,6 +72,7 @@ class World:
         self.faults = Faults(self.service, self.sightings, proof.faults, story.tell)
         self.traffic = Traffic(person, self.live, self.faults, story.tell, configs)
         self.outlived: list[Sighting] = []
+        self.keep = False
 
     async def open(self, impatient: bool = False) -> None:
         """Start for the first time, and make the agents."""
@@ -165,6 +166,9 @@ class World:
             self._found(Finding("orphan", f"pid {s.pid}", s.command))
 
     def _found(self, *findings: Finding) -> None:
+        self.keep |= bool(findings)
+        if findings:
+            self.story.tell(f"its directory {self.service.place} is kept")
         self.found(list(findings), self.story)
 
     async def close(self) -> None:
@@ -189,6 +193,7 @@ async def open_world(
 ) -> AsyncGenerator[World]:
     """Run a world in a directory of its own; ends it by force if it is left early."""
     place = Path(tempfile.mkdtemp(prefix="agentteam-chaos-"))
+    keeping = keep
     try:
         async with trio.open_nursery() as nursery:
             world = World(place, nursery, births, proof, story, found, configs)
@@ -196,9 +201,10 @@ async def open_world(
                 await world.open(impatient)
                 yield world
             finally:
+                keeping |= world.keep
                 with trio.CancelScope(shield=True):
                     await world.close()
             nursery.cancel_scope.cancel()
     finally:
-        if not keep:
+        if not keeping:
             shutil.rmtree(place, ignore_errors=True)
