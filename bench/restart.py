@@ -40,7 +40,7 @@ from agentteam_protocol.journal import (
     TurnStart,
     UserMessage,
 )
-from agentteam_supervisor.daemon.app import _load_all
+from agentteam_supervisor.daemon.loading import load_all
 from agentteam_supervisor.daemon.roster import Roster
 from agentteam_supervisor.journal.log import Journal, open_journal
 from agentteam_supervisor.journal.records import encode
@@ -164,7 +164,7 @@ def _read(path: Path) -> int:
 async def _come_up(path: Path, sessions: int, began: float, taken: Samples) -> None:
     """Do what the daemon does, without a server and without runtimes to start."""
     async with open_journal(path) as journal:
-        loaded = await _load_all(journal)
+        loaded = await load_all(journal)
         up: list[SessionActor] = []
         make = partial(_make_actor, journal, up)
         roster = Roster(journal, make, lambda _: None, loaded=loaded)

@@ -26,7 +26,7 @@ from agentteam_runtimes.old_trees import end_tree
 from agentteam_runtimes.orphans import reap_orphans
 from agentteam_runtimes.plugins import Plugins, find_plugins
 from agentteam_supervisor.daemon.link import Link, LinkRefused
-from agentteam_supervisor.daemon.loading import Pacer, Reporter, load
+from agentteam_supervisor.daemon.loading import Pacer, Reporter, load_all
 from agentteam_supervisor.daemon.lock import StateDirectory, owned
 from agentteam_supervisor.daemon.ports import Workshop
 from agentteam_supervisor.daemon.roster import Roster
@@ -60,7 +60,7 @@ async def run_daemon(
         async with open_journal(state.journal) as journal:
             if journal.salvage is not None:
                 _tell_damage(journal, journal.salvage)
-            loaded = await _load_all(journal)
+            loaded = await load_all(journal)
             await _end_old_trees(loaded)
             daemon = await _Daemon.prepare(config, state, journal, loaded, server_url)
             await daemon.serve(task_status)
@@ -73,11 +73,6 @@ def _tell_damage(journal: Journal, salvage: Salvage) -> None:
     aside = f"the damaged file is kept as {salvage.moved_to.name}"
     for agent in map(AgentId, salvage.agents):
         journal.append(agent, [RunNotice(words, aside)], [notice(agent, words, aside)])
-
-
-async def _load_all(journal: Journal) -> dict[AgentId, Reporter]:
-    await journal.flushed()
-    return {agent: await load(journal, agent) for agent in await journal.kept()}
 
 
 async def _end_old_trees(loaded: Mapping[AgentId, Reporter]) -> None:

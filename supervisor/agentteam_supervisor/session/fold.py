@@ -47,7 +47,7 @@ def fold(ledger: Ledger, event: j.JournalEvent) -> Ledger:
     """Apply one event."""
     after = _RULES[type(event)](ledger, event)
     notes = after.notes.after(event)
-    return after if notes is after.notes else evolve(after, notes=notes)
+    return after if notes is after.notes else changed(after, notes=notes)
 
 
 def _spliced(ledger: Ledger, e: j.InboxSpliced) -> Ledger:
@@ -192,7 +192,7 @@ def _delivery(ledger: Ledger, e: j.DeliveryChanged) -> Ledger:
     view = ledger.deliveries.get(e.delivery)
     if view is None:
         return ledger
-    view = evolve(view, state=e.state, attempt=e.attempt)
+    view = changed(view, state=e.state, attempt=e.attempt)
     return changed(ledger, deliveries={**ledger.deliveries, e.delivery: view})
 
 

@@ -54,9 +54,11 @@ class Notes:
     turn: int = 0  # of that submission
 
     def after(self, event: JournalEvent) -> Notes:
+        if type(event) not in _NOTED:
+            return self
         match event:
             case TurnStart():
-                return evolve(self, sends=())
+                return evolve(self, sends=()) if self.sends else self
             case StepStart(turn, _, (first, *_)):
                 return evolve(self, given=self.due, above=first, turn=turn)
             case UserMessage(item=item) if item == self.above:
@@ -84,6 +86,20 @@ class Notes:
     def _told(self) -> Notes:
         due = tuple(line for line in self.due if line not in self.given)
         return evolve(self, due=due, given=(), above=None)
+
+
+# Most records of a busy session are none of these, and one look is all they get.
+_NOTED = frozenset(
+    {
+        TurnStart,
+        StepStart,
+        UserMessage,
+        DeliveryChanged,
+        RunSession,
+        SendDecided,
+        TurnEnd,
+    }
+)
 
 
 def _sent(event: SendDecided) -> str:

@@ -35,7 +35,7 @@ from agentteam_supervisor.session.prompt import Notes
 T = TypeVar("T")
 
 
-def changed(state: T, **changes: Any) -> T:
+def changed(state: T, /, **changes: Any) -> T:
     """
     Give a copy of a state with some fields changed.
 
@@ -98,7 +98,7 @@ class InFlight:
     carried: bool = False
 
 
-@frozen
+@frozen(slots=False)  # see `changed`
 class DeliveryView:
     state: DeliveryState
     attempt: int
