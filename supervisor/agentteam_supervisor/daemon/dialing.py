@@ -27,6 +27,7 @@ class LinkLimits:
     answer: float = 30.0
     refusals: int = 5
     batch: int = 512
+    gather: float = 0.02  # between messages: reports that come together leave together
     message: int = 16 << 20
 
 

@@ -33,6 +33,7 @@ from agentteam_protocol.frames import (
     Frame,
     Hello,
     HistoryGiven,
+    Progressed,
     Receipt,
     Refused,
     SendJudged,
@@ -109,6 +110,7 @@ class Link:
         self._cursor = 0
         self._acked = 0
         self._work = trio.Event()
+        self._pressing = trio.Event()
         self._due = False
         self._changed = trio.Event()
         self._greeted = trio.Event()
@@ -125,6 +127,8 @@ class Link:
         """Send an unnumbered frame now; without a connection it is dropped."""
         if self.connected:
             self._unnumbered.put(self._journal.outbound_number, frame)
+            if not isinstance(frame, Progressed):
+                self._pressing.set()  # somebody waits for what comes of it
             self._stir()
 
     async def judge(self, send: JudgeSend, agent: AgentId) -> SendAnswered:
@@ -315,11 +319,16 @@ class Link:
         self._work.set()
 
     async def _write(self, socket: WebSocketConnection) -> None:
-        """The only writer of a connection: a send is never cut by another's end."""
+        """
+        The only writer of a connection: a send is never cut by another's end.
+
+        What is told in quick succession leaves as one message, which the server keeps
+        in one transaction: each has its price while a runtime is being cut.
+        """
         told = -1
         self._due = False
         while True:
-            self._work = trio.Event()
+            self._work, self._pressing = trio.Event(), trio.Event()
             ack = self._journal.received_number
             rows = await self._journal.outbound(self._cursor, self._limits.batch)
             outgoing, self._cursor = compose(rows, self._unnumbered, self._cursor)
@@ -335,6 +344,8 @@ class Link:
             except ConnectionClosed:
                 return  # the reader sees it, too, and ends the connection
             told = ack
+            with trio.move_on_after(self._limits.gather):
+                await self._pressing.wait()
 
     async def _beat(self, socket: WebSocketConnection) -> None:
         """
