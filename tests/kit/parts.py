@@ -27,6 +27,18 @@ PARTS = {
         "@openai/codex-*/vendor/*/bin/codex",
         "npm install --prefix .parts @openai/codex@0.171.0",
     ),
+    "claude": Part(
+        "claude",
+        "AGENTTEAM_CLAUDE_BIN",
+        "../claude-2.1.332/node_modules/@anthropic-ai/claude-code-linux-*/claude",
+        "npm install --prefix .parts/claude-2.1.332 @anthropic-ai/claude-code@2.1.332",
+    ),
+    "claude-2.1.197": Part(
+        "claude-2.1.197",
+        "AGENTTEAM_CLAUDE_197_BIN",
+        "../claude-2.1.197/node_modules/@anthropic-ai/claude-code-linux-*/claude",
+        "npm install --prefix .parts/claude-2.1.197 @anthropic-ai/claude-code@2.1.197",
+    ),
     "opencode": Part(
         "opencode",
         "AGENTTEAM_OPENCODE_BIN",

@@ -1,0 +1,1 @@
+"""Claude Code, driven by its stream of JSON lines."""

@@ -1,0 +1,127 @@
+"""How Claude Code is started: its program, flags, environment, and its version."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from agentteam_protocol.errors import RuntimeMissing
+from agentteam_runtimes.claude import wire
+from agentteam_runtimes.claude.tools import READ, SEND
+from agentteam_runtimes.start_settings import check_options, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from agentteam_runtimes.driver import Options
+
+OLDEST = (2, 1, 197)
+PROBE_SECONDS = 20
+INSTALL = (
+    "install it with `npm install -g @anthropic-ai/claude-code`, "
+    "or set the agent's option bin"
+)
+
+INHERITED = (
+    *("HOME", "PATH", "LANG", "LC_ALL", "TERM"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
+    *("CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR"),
+)
+
+# It looks nothing up outside but its model. The agent's own `env` wins.
+QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+}
+
+STREAMS = (
+    *("--print", "--verbose"),
+    *("--input-format", "stream-json", "--output-format", "stream-json"),
+    *("--replay-user-messages", "--include-partial-messages"),
+    *("--permission-prompt-tool", "stdio"),
+)
+
+
+def environment(options: Options, temporary: Path | None = None) -> dict[str, str]:
+    """
+    Build the environment: little is inherited, the agent's own comes on top.
+
+    `temporary` is for its sockets and scratch files, which stay behind after a kill.
+    """
+    env = {name: os.environ[name] for name in INHERITED if name in os.environ} | QUIET
+    if options.home is not None:
+        env |= {
+            "HOME": options.home,
+            "CLAUDE_CONFIG_DIR": os.path.join(options.home, ".claude"),
+        }
+    if temporary is not None:
+        env["TMPDIR"] = str(temporary)
+    return env | dict(options.env)
+
+
+def program(options: Options) -> str:
+    """Find the executable; raises `RuntimeMissing`."""
+    check_options(options)
+    wanted = options.bin or "claude"
+    found = shutil.which(wanted, path=environment(options).get("PATH"))
+    if found is None:
+        raise RuntimeMissing(f"there is no program {shown(wanted)}", INSTALL)
+    return found
+
+
+def command(
+    options: Options, session: str, *, resume: bool, model: str | None
+) -> list[str]:
+    """Build the command line of one incarnation of a session."""
+    server = {"type": "sdk", "name": wire.SERVER, "alwaysLoad": True}
+    return [
+        program(options),
+        *STREAMS,
+        *("--resume" if resume else "--session-id", session),
+        *("--mcp-config", json.dumps({"mcpServers": {wire.SERVER: server}})),
+        *("--settings", json.dumps(settings(options.config))),
+        *(("--model", model) if model else ()),
+        *options.args,
+    ]
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Make Claude's settings of the agent's `config`; our own tools need no approval."""
+    ours = [f"mcp__{wire.SERVER}__{tool}" for tool in (SEND, READ)]
+    given = wire.mapping(config, "permissions")
+    allowed = [*wire.strings(given, "allow"), *ours]
+    return {**config, "permissions": {**given, "allow": allowed}}
+
+
+def version(options: Options) -> str:
+    """Ask the program for its version; raises `RuntimeMissing`."""
+    path = program(options)
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            env=environment(options),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise RuntimeMissing(f"{path} does not run: {exc}", INSTALL) from exc
+    said = done.stdout.decode("utf-8", "replace").strip()
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)\S* \(Claude Code\)", said)
+    if found is None:
+        problem = f"{path} is no Claude Code: it says {said[:80]!r}"
+        raise RuntimeMissing(problem, INSTALL)
+    if tuple(map(int, found.groups())) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise RuntimeMissing(f"{said} is older than {oldest}", INSTALL)
+    return said.split()[0]

@@ -1,0 +1,43 @@
+"""What a message of Claude holds: the tools it uses, and their results. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentteam_runtimes.claude import wire
+from agentteam_runtimes.claude.asks import as_json, shorten
+
+if TYPE_CHECKING:
+    from agentteam_runtimes.jsonlines import JsonObject
+
+
+def tools_used(message: JsonObject) -> list[tuple[str, str, str]]:
+    """Name the calls that a message makes: the call, the tool, its input as JSON."""
+    return [
+        (wire.text(part, "id"), wire.text(part, "name"), as_json(part.get("input")))
+        for part in wire.objects(message, "content")
+        if part.get("type") == "tool_use" and wire.text(part, "id")
+    ]
+
+
+def tool_results(line: JsonObject) -> list[tuple[str, str, str | None]]:
+    """Name the results that a line brings: the call, its output, its error."""
+    message = wire.mapping(line, "message")
+    return [
+        (wire.text(part, "tool_use_id"), _output(part), _error(part))
+        for part in wire.objects(message, "content")
+        if part.get("type") == "tool_result"
+    ]
+
+
+def _output(part: JsonObject) -> str:
+    said = wire.text(part, "content")
+    parts = wire.objects(part, "content")
+    return shorten(said or "".join(wire.text(inner, "text") for inner in parts))
+
+
+def _error(part: JsonObject) -> str | None:
+    if part.get("is_error") is not True:
+        return None
+    first, *_ = _output(part).splitlines() or ["failed"]
+    return first

@@ -1,0 +1,247 @@
+"""
+Claude Code: one `claude --print` per session, stream-json on its standard streams.
+
+What a version can do is read from what it says itself, in its answer to `initialize`;
+one that says nothing there is treated as the older ones are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import define, field
+
+from agentteam_protocol.errors import (
+    QueueFull,
+    RuntimeExited,
+    RuntimeFailure,
+    RuntimeRefused,
+    RuntimeTooSlow,
+)
+from agentteam_runtimes.claude import wire
+from agentteam_runtimes.claude.asks import FENCE
+from agentteam_runtimes.claude.command import command, environment, version
+from agentteam_runtimes.claude.dialogue import Dialogue
+from agentteam_runtimes.claude.record import CarriedFile
+from agentteam_runtimes.claude.session import ClaudeSession
+from agentteam_runtimes.claude.turns import Turns
+from agentteam_runtimes.contained import Contained
+from agentteam_runtimes.driver import (
+    Capabilities,
+    Emit,
+    EvidenceLevel,
+    Exited,
+    Interrupt,
+    Noticed,
+    Options,
+    ResumeRefused,
+    Runtime,
+    SessionNamed,
+    SessionSpec,
+    Steer,
+)
+from agentteam_runtimes.incarnation import Incarnation, open_incarnation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Sequence
+
+    from agentteam_runtimes.incarnation import Exit
+    from agentteam_runtimes.jsonlines import JsonObject
+    from agentteam_runtimes.lines import Overlong
+
+START_SECONDS = 30.0
+STOP_SECONDS = 2.0
+LAST_WORDS_SECONDS = 2.0
+
+
+class ClaudeDriver:
+    """The driver of Claude Code."""
+
+    name = "claude"
+
+    def probe(self, options: Options) -> Capabilities:
+        return Capabilities(
+            version=version(options),
+            steer=Steer.ack,
+            interrupt=Interrupt.turn,
+            evidence=EvidenceLevel.answered,
+            approval_cancel=True,
+            resume=True,
+            batch_input=True,
+            tools=True,
+            leaves_children_after_interrupt=True,
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, spec: SessionSpec, resume: str | None, emit: Emit
+    ) -> AsyncGenerator[Runtime, None]:
+        failure: RuntimeFailure | None = None
+        # The agent may have been made on a session that a person already has.
+        resume = resume or spec.options.resume
+        opening = _Opening(spec, resume or str(uuid.uuid4()), resume is not None, emit)
+        with _scratch(opening.scratch):
+            async with (
+                open_incarnation(
+                    opening.command(),
+                    cwd=spec.workdir,
+                    env=opening.env,
+                    on_lines=opening.dialogue.feed,
+                    on_overlong=opening.overlong,
+                    on_exit=opening.exited,
+                ) as incarnation,
+                trio.open_nursery() as nursery,
+            ):
+                session = opening.begin(incarnation, nursery)
+                try:
+                    await _shake_hands(session)
+                    opening.ready = True
+                    if resume is not None:
+                        emit([SessionNamed(resume)])
+                except RuntimeExited as error:
+                    failure = await _last_words(incarnation, session, error)
+                except RuntimeFailure as error:
+                    # Raised below, where the nursery does not make a group of it.
+                    failure = error
+                else:
+                    try:
+                        yield session
+                    finally:
+                        await _stop(incarnation)
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+
+@define(eq=False)
+class _Opening:
+    """What joins the pipes of an incarnation to its session."""
+
+    spec: SessionSpec
+    name: str
+    resumes: bool
+    emit: Emit
+    ready: bool = False
+    dialogue: Dialogue = field(init=False)
+    incarnation: Incarnation | None = None
+    session: ClaudeSession | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.dialogue = Dialogue(self._write, self._received, self.emit)
+
+    @property
+    def scratch(self) -> Path:
+        return self.spec.state_dir / "tmp"
+
+    @property
+    def env(self) -> dict[str, str]:
+        return environment(self.spec.options, self.scratch)
+
+    def command(self) -> list[str]:
+        options, model = self.spec.options, self.spec.model
+        return command(options, self.name, resume=self.resumes, model=model)
+
+    def begin(self, incarnation: Incarnation, nursery: trio.Nursery) -> ClaudeSession:
+        """Make the session; it is there before Claude says a word."""
+        carried = CarriedFile(self.spec.state_dir / "carried.json")
+        turns = Turns(self.name, named=self.resumes)
+        turns.carried = carried.read(self.name)
+        self.incarnation = incarnation
+        self.session = ClaudeSession(
+            self.dialogue,
+            turns,
+            Contained(incarnation),
+            _projects(self.env),
+            carried,
+            self.emit,
+            nursery,
+        )
+        return self.session
+
+    async def _write(self, data: bytes) -> None:
+        assert self.incarnation is not None, "nothing is written before it is open"
+        try:
+            await self.incarnation.write(data)
+        except QueueFull as full:
+            raise RuntimeRefused(f"nothing was written: {full}") from full
+
+    def _received(self, lines: Sequence[JsonObject]) -> None:
+        if self.session is not None:
+            self.session.receive(lines)
+
+    def overlong(self, line: Overlong) -> None:
+        sample = line.head.decode("utf-8", "replace")
+        self.emit([Noticed("a line over the limit was dropped", sample)])
+
+    def exited(self, end: Exit) -> None:
+        self.dialogue.exited(RuntimeExited(end.returncode, end.stderr_tail))
+        if not self.ready:
+            return  # the handshake raises it
+        if end.half_line:
+            half = end.half_line[:400].decode("utf-8", "replace")
+            self.emit([Noticed("half a line at the end of stdout", half)])
+        self.emit([Exited(end.returncode, end.stderr_tail)])
+
+
+async def _shake_hands(session: ClaudeSession) -> None:
+    """
+    Initialize: the fence before every call of a tool, and our tool server.
+
+    A session that it does not know is not answered but ended, with a result.
+    """
+    hooks = {"PreToolUse": [{"matcher": None, "hookCallbackIds": [FENCE]}]}
+    asking = session.dialogue.prepare(
+        wire.INITIALIZE, hooks=hooks, sdkMcpServers=[wire.SERVER]
+    )
+    await session.dialogue.put(asking)
+    with trio.move_on_after(START_SECONDS):
+        await session.dialogue.until(
+            lambda: asking.answered or bool(session.no_session)
+        )
+        if session.no_session:
+            raise ResumeRefused(session.no_session)
+        session.greeted(asking.result)
+        return
+    raise RuntimeTooSlow(f"claude did not shake hands within {START_SECONDS:g} s")
+
+
+def _projects(env: dict[str, str]) -> Path:
+    """Tell where Claude keeps its record of sessions."""
+    home = env.get("CLAUDE_CONFIG_DIR")
+    return Path(home or os.path.join(env.get("HOME", "/"), ".claude")) / "projects"
+
+
+@contextmanager
+def _scratch(path: Path) -> Generator[None]:
+    """Give an incarnation a fresh directory for what it leaves behind, then remove it."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True, mode=0o700)
+    try:
+        yield
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+async def _last_words(
+    incarnation: Incarnation, session: ClaudeSession, known: RuntimeExited
+) -> RuntimeFailure:
+    """Wait for what it wrote to stderr: a broken pipe is noticed before that is read."""
+    with trio.move_on_after(LAST_WORDS_SECONDS):
+        end = await incarnation.wait()
+        known = RuntimeExited(end.returncode, end.stderr_tail)
+    if wire.NO_SESSION in known.stderr_tail or session.no_session:
+        return ResumeRefused(session.no_session or known.stderr_tail)
+    return known
+
+
+async def _stop(incarnation: Incarnation) -> None:
+    """Let it end by itself: at the end of its input it would first finish its work."""
+    with trio.CancelScope(shield=True), trio.move_on_after(STOP_SECONDS):
+        await incarnation.terminate()
+        await incarnation.wait()

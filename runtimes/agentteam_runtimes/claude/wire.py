@@ -1,0 +1,130 @@
+"""
+The lines of `claude --print` with stream-json that we use, spelled as it spells them.
+
+Builders make lines of ours; readers look into what it prints and never raise: a field
+that is missing or of another type reads as its empty value, because nothing a runtime
+sends may crash a session. Nothing outside this folder sees these names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from agentteam_runtimes.jsonlines import JsonObject, encode_line, well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+# Types of lines.
+USER: Final = "user"
+ASSISTANT: Final = "assistant"
+STREAM: Final = "stream_event"
+SYSTEM: Final = "system"
+RESULT: Final = "result"
+LIFECYCLE: Final = "command_lifecycle"
+REQUEST: Final = "control_request"
+RESPONSE: Final = "control_response"
+WITHDRAWN: Final = "control_cancel_request"
+
+# Requests of ours.
+INITIALIZE: Final = "initialize"
+INTERRUPT: Final = "interrupt"
+CANCEL_MESSAGE: Final = "cancel_async_message"
+
+# Requests of Claude.
+ASK: Final = "can_use_tool"
+HOOK: Final = "hook_callback"
+MCP: Final = "mcp_message"
+
+# What newer versions say they can do, in their answer to `initialize`.
+NAMES_IN_REQUESTS: Final = "request_marker_lists_v1"
+NAMES_IN_LIFECYCLE: Final = "msg_lifecycle_v1"
+CANCELS_QUEUED: Final = "interrupt_cancel_queued_v1"
+
+SERVER: Final = "agentteam"
+# A message of Claude's own making, such as the text of an API error.
+SYNTHETIC: Final = "<synthetic>"
+NO_SESSION: Final = "No conversation found"
+
+
+def user_line(uuid: str, texts: Iterable[str]) -> bytes:
+    """Make one input; `uuid` comes back as the sign of what became of it."""
+    parts = [part for text in texts for part in _parts(well_formed(text))]
+    return encode_line(
+        {
+            "type": USER,
+            "uuid": uuid,
+            "message": {"role": "user", "content": parts},
+            "parent_tool_use_id": None,
+            "session_id": "",
+        }
+    )
+
+
+def _parts(text: str) -> list[JsonObject]:
+    """Make the parts of a text; one that began with `/` would be a command."""
+    command = text.lstrip().startswith("/")
+    cut = text.index("/") + 1 if command else 0
+    pieces = [text[:cut], text[cut:]] if command and text[cut:] else [text]
+    return [{"type": "text", "text": piece} for piece in pieces]
+
+
+def request(id: str, subtype: str, **fields: object) -> bytes:
+    """Make a request of ours."""
+    inner = {"subtype": subtype, **fields}
+    return encode_line({"type": REQUEST, "request_id": id, "request": inner})
+
+
+def response(id: str, answer: Mapping[str, object]) -> bytes:
+    """Answer a request of Claude."""
+    inner = {"subtype": "success", "request_id": id, "response": answer}
+    return encode_line({"type": RESPONSE, "response": inner})
+
+
+def refusal(id: str, error: str) -> bytes:
+    """Refuse a request of Claude."""
+    inner = {"subtype": "error", "request_id": id, "error": error}
+    return encode_line({"type": RESPONSE, "response": inner})
+
+
+def mapping(value: object, *keys: str) -> JsonObject:
+    """Read a field that should hold an object, through those that hold it."""
+    for key in keys:
+        value = _get(value, key)
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def text(value: object, *keys: str) -> str:
+    """Read the first of these fields that holds a string."""
+    for key in keys:
+        if isinstance(inner := _get(value, key), str):
+            return inner
+    return ""
+
+
+def number(value: object, key: str) -> int | None:
+    """Read a field that should hold an integer."""
+    inner = _get(value, key)
+    return inner if isinstance(inner, int) and not isinstance(inner, bool) else None
+
+
+def strings(value: object, key: str) -> list[str]:
+    """Read the strings of a field that should hold a list of them."""
+    inner = _get(value, key)
+    members = cast("list[object]", inner) if isinstance(inner, list) else []
+    return [member for member in members if isinstance(member, str)]
+
+
+def objects(value: object, key: str) -> Iterator[JsonObject]:
+    """Read the objects of a field that should hold a list of them."""
+    inner = _get(value, key)
+    if isinstance(inner, list):
+        for member in cast("list[object]", inner):
+            if isinstance(member, dict):
+                yield cast("JsonObject", member)
+
+
+def _get(value: object, key: str) -> object:
+    if not isinstance(value, dict):
+        return None
+    return cast("Mapping[str, object]", value).get(key)
