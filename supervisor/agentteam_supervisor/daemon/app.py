@@ -28,7 +28,7 @@ from agentteam_runtimes.plugins import Plugins, find_plugins
 from agentteam_supervisor.daemon.link import Link, LinkRefused
 from agentteam_supervisor.daemon.loading import Pacer, Reporter, load_all
 from agentteam_supervisor.daemon.lock import StateDirectory, owned
-from agentteam_supervisor.daemon.ports import Workshop
+from agentteam_supervisor.daemon.ports import Workshop, compose_answerers
 from agentteam_supervisor.daemon.roster import Roster
 from agentteam_supervisor.daemon.translation import notice
 from agentteam_supervisor.journal.log import Journal, open_journal
@@ -149,7 +149,8 @@ class _Daemon:
         pacers = {agent: Pacer(journal, agent, config.runtimes) for agent in loaded}
         for pacer in pacers.values():
             await pacer.remember()
-        workshop = Workshop(config, state, journal, plugins)
+        approvals = compose_answerers(config.answerers)
+        workshop = Workshop(config, state, journal, plugins, approvals)
         return cls(config, hello, workshop, loaded, pacers, link_url(server_url))
 
     def _hello(self) -> Hello:

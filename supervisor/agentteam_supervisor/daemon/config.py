@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from agentteam_supervisor.approval.service import Answerer
 from agentteam_supervisor.daemon.dialing import LinkLimits
 from agentteam_supervisor.daemon.restarts import Intensity
 from agentteam_supervisor.session.deadlines import Limits
@@ -19,6 +20,7 @@ class DaemonConfig:
 
     `shutdown` bounds the clean end of all sessions, `goodbye` the last reports to the
     server, `greeting` how long the start waits for the server to be there.
+    `answerers` are asked before a person is; the first that does not hand on decides.
     """
 
     state_dir: Path
@@ -31,3 +33,4 @@ class DaemonConfig:
     goodbye: float = 2.0
     greeting: float = 5.0
     probe: float = 10.0
+    answerers: tuple[Answerer, ...] = ()

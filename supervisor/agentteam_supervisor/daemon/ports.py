@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import frozen
 
-from agentteam_protocol.approval import ApprovalOutcome, ApprovalRequest
 from agentteam_protocol.codec import from_wire, to_wire
 from agentteam_protocol.errors import (
     JournalUnwritable,
@@ -21,6 +21,11 @@ from agentteam_protocol.errors import (
 from agentteam_protocol.frames import AgentGranted, Progressed
 from agentteam_runtimes.driver import Capabilities, Driver, Options, SessionSpec
 from agentteam_runtimes.plugins import Plugins
+from agentteam_supervisor.approval.service import (
+    Answerer,
+    ApprovalService,
+    wait_for_person,
+)
 from agentteam_supervisor.daemon.config import DaemonConfig
 from agentteam_supervisor.daemon.link import Link
 from agentteam_supervisor.daemon.lock import StateDirectory
@@ -30,7 +35,7 @@ from agentteam_supervisor.session.actor import SessionActor
 from agentteam_supervisor.session.ports import Ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from agentteam_protocol.delivery import Diagnostic
@@ -71,6 +76,7 @@ class Workshop:
     state: StateDirectory
     journal: Journal
     plugins: Plugins
+    approvals: ApprovalService
 
     def make_actor(
         self,
@@ -80,9 +86,15 @@ class Workshop:
         session: Session,
         reporter: Reporter,
     ) -> SessionActor:
+        ports = self.make_ports(link, pacer, granted, reporter)
+        return SessionActor(session, ports, self.config.limits)
+
+    def make_ports(
+        self, link: Link, pacer: Pacer, granted: AgentGranted, reporter: Reporter
+    ) -> Ports:
         known = _Known()
         driver, options = self._driver(granted)
-        ports = Ports(
+        return Ports(
             agent=granted.agent,
             driver=driver,
             spec=self._spec(granted, options),
@@ -93,12 +105,11 @@ class Workshop:
             status=known.status,
             judge=_Services(link, granted).judge,
             read=_Services(link, granted).read,
-            consult=_ask_people,
+            consult=partial(self.approvals.request, lineage=(granted.agent,)),
             progress=_Services(link, granted).progress,
             pace=pacer,
             stopped=partial(_log_end, granted.agent),
         )
-        return SessionActor(session, ports, self.config.limits)
 
     def _driver(self, granted: AgentGranted) -> tuple[Driver, Options]:
         """Find the driver; what is wrong becomes the agent's problem at its start."""
@@ -119,7 +130,7 @@ class Workshop:
         return SessionSpec(
             agent_id=granted.agent,
             agent_name=granted.name,
-            workdir=Path(workdir).expanduser(),
+            workdir=_place(workdir),
             state_dir=directory,
             model=granted.model,
             approval_policy=granted.approval_policy,
@@ -137,12 +148,31 @@ class Workshop:
 
 
 def _look(driver: Driver, workdir: str | None, options: Options) -> Capabilities:
-    if workdir is not None and not Path(workdir).expanduser().is_dir():
+    problem = None if workdir is None else _unfit(_place(workdir))
+    if problem is not None:
         raise RuntimeMissing(
-            f"the working directory {workdir} does not exist",
-            "create it, or choose another (agentteam agents set NAME --workdir DIR)",
+            f"the working directory {workdir} {problem}",
+            "create or mend it, or choose another"
+            " (agentteam agents set NAME --workdir DIR)",
         )
     return driver.probe(options)
+
+
+def _place(workdir: Path | str) -> Path:
+    try:
+        return Path(workdir).expanduser()
+    except RuntimeError:
+        return Path(workdir)  # nobody's home: there is no such directory
+
+
+def _unfit(directory: Path) -> str | None:
+    """Say why no process can work there."""
+    try:
+        if not directory.is_dir():
+            return "does not exist"
+    except OSError as exc:
+        return f"cannot be used ({exc.strerror})"
+    return None if os.access(directory, os.X_OK) else "may not be entered"
 
 
 class _Known:
@@ -176,13 +206,15 @@ class _Services:
         )
 
 
+def compose_answerers(answerers: Iterable[Answerer]) -> ApprovalService:
+    """A host's own come first; a person is asked when they hand on."""
+    service = ApprovalService()
+    for answerer in (*answerers, wait_for_person):
+        service.add(answerer)
+    return service
+
+
 def _log_end(agent: AgentId, failure: Diagnostic, error: BaseException | None) -> None:
     # A full disk needs no trace: the sentence says all of it.
     trace = None if isinstance(error, JournalUnwritable) else error
     _log.error("the session of %s ended: %s", agent, failure.problem, exc_info=trace)
-
-
-async def _ask_people(request: ApprovalRequest) -> ApprovalOutcome:
-    """A person's answer comes as a frame of the server, past this; wait to be let go."""
-    await trio.sleep_forever()
-    return ApprovalOutcome.unavailable
