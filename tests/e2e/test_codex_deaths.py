@@ -133,34 +133,6 @@ async def test_a_failing_model_fails_the_turn_and_a_person_reads_why(
     assert view["currentRun"] is None
 
 
-@pytest.mark.req("R44")
-@pytest.mark.bug("B10")
-async def test_a_session_that_is_gone_is_begun_anew_once_and_said_to_be(
-    coder: Coder,
-) -> None:
-    await first_words(coder)
-    coder.app_server().kill()
-    await coder.agent.recorded("run/process", alive=False)
-    forget(coder)
-    await coder.product.surfaced(await coder.agent.deliver("who am I? "))
-    await coder.agent.idle()
-    notices = await coder.agent.journal("run/notice")
-    shown = [i["text"] for i in await coder.agent.activity()]
-    (told,) = coder.read
-    assert told.endswith("who am I? ")
-    assert "history of this session is not available" in told
-    assert coder.home.calls.count("thread/start") == 2
-    said = [n for n in notices if "history not available" in n["text"]]
-    assert len(said) == 1
-    assert any("history not available" in text for text in shown)
-
-
-def forget(coder: Coder) -> None:
-    """Delete what Codex has kept of its sessions."""
-    for path in (coder.home.path / ".codex" / "sessions").rglob("*.jsonl"):
-        path.unlink()
-
-
 @pytest.mark.req("R18", "R44", "R51")
 @pytest.mark.bug("B01", "B04", "B12")
 @pytest.mark.inv(12, 13, 22, 35)

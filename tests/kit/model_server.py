@@ -20,6 +20,8 @@ that the answer itself shows what the model was told.
 | `{"hang": SECONDS}`              | begins a response and falls silent                 |
 | `{"cut": N}`                     | streams N words, then cuts the connection          |
 
+With `"after": SECONDS` it thinks so long before it does any of these.
+
 Every request is recorded with what the model saw in it and how its answer ended.
 """
 
@@ -245,6 +247,7 @@ async def _watch(stream: trio.SocketStream, playing: trio.CancelScope) -> None:
 
 async def _play(request: ModelRequest, reply: _Reply) -> None:
     step, number = request.step, request.number
+    await trio.sleep(step.get("after", 0))
     if "http" in step:
         error = {"message": "scripted failure", "type": "server_error"}
         await reply.json(step["http"], {"error": error})

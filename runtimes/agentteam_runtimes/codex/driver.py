@@ -7,6 +7,7 @@ Its sandbox and approval policy are given with every `thread/start` and
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING
@@ -56,12 +57,11 @@ START_SECONDS = 30.0
 STOP_SECONDS = 2.0
 LAST_WORDS_SECONDS = 2.0
 
-# Any other refusal is not "the session does not exist".
-GONE = (
-    "no rollout found",
-    "thread not found",
-    "invalid thread id",
-    "invalid session id",
+# Any other refusal is not "the session does not exist": a file that may only be locked
+# or unreadable for now is no reason to begin anew. One without a single record is.
+GONE = re.compile(
+    r"no rollout found|thread not found|invalid (thread|session) id"
+    r"|rollout at .* is empty"
 )
 
 
@@ -187,7 +187,7 @@ async def _open_thread(
             again = params | {"threadId": resume, "excludeTurns": True}
             opened = await connection.call(wire.THREAD_RESUME, again)
         except RuntimeRefused as refused:
-            if any(sign in refused.message for sign in GONE):
+            if GONE.search(refused.message):
                 raise ResumeRefused(refused.message) from refused
             raise
     if not (thread := wire.text(wire.mapping(opened, "thread"), "id")):
