@@ -7,6 +7,7 @@ Each wraps the honest driver, or gives it a habit that nothing declares.
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -201,16 +202,13 @@ class LeaksHelper(Broken):
     async def wrap(
         self, runtime: Runtime, emit: Emit, spec: SessionSpec, resume: str | None
     ) -> Runtime:
-        environment = {**os.environ, **spec.options.env}
-        pid = os.posix_spawnp("sleep", ["sleep", "300"], environment, setsid=True)
-        trio.lowlevel.spawn_system_task(_reap, pid)
+        _start_helper({**os.environ, **spec.options.env})
         return runtime
 
 
-async def _reap(pid: int) -> None:
-    # However long it lives: the trio that is left ends this, not the helper.
-    while os.waitpid(pid, os.WNOHANG) == (0, 0):
-        await trio.sleep(0.05)
+def _start_helper(environment: dict[str, str]) -> None:
+    pid = os.posix_spawnp("sleep", ["sleep", "300"], environment, setsid=True)
+    threading.Thread(target=os.waitpid, args=(pid, 0), daemon=True).start()
 
 
 @define(eq=False)

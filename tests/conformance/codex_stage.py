@@ -26,9 +26,11 @@ class CodexStage(Stage):
     home: CodexHome
     _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1))
 
-    def options(self, *, asks: bool) -> Options:
-        config = {"approval_policy": "untrusted"} if asks else {}
-        return Options(**self.home.options(config))
+    def options(self) -> Options:
+        return Options(**self.home.options())
+
+    def asking(self) -> Options:
+        return Options(**self.home.options({"approval_policy": "untrusted"}))
 
     def say(self, text: str) -> str:
         return self._do({"say": text})

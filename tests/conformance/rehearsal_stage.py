@@ -35,9 +35,12 @@ class RehearsalStage(Stage):
     _asks: bool = False
     _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1))
 
-    def options(self, *, asks: bool) -> Options:
-        self._asks = asks
+    def options(self) -> Options:
         return Options(bin=str(self.directory / "python"))
+
+    def asking(self) -> Options:
+        self._asks = True
+        return self.options()
 
     def say(self, text: str) -> str:
         return self._do({"say": text, "times": 1})

@@ -6,6 +6,7 @@ import functools
 import itertools
 import secrets
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -15,19 +16,23 @@ from attrs import define, evolve, field
 from agentteam_protocol.errors import RuntimeFailure
 from agentteam_protocol.ids import AgentId
 from agentteam_runtimes.conformance import traces
+from agentteam_runtimes.conformance.claims import Claims
 from agentteam_runtimes.conformance.judge import Judge
 from agentteam_runtimes.conformance.live import Live
+from agentteam_runtimes.conformance.stage import OpenStage, Stage
 from agentteam_runtimes.conformance.verdict import Fault, NotTried, leaves
-from agentteam_runtimes.driver import Interrupt, SessionSpec, Steer
+from agentteam_runtimes.driver import (
+    Capabilities,
+    Driver,
+    Interrupt,
+    SessionSpec,
+    Steer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
-    from pathlib import Path
     from typing import Concatenate, ParamSpec
 
-    from agentteam_runtimes.conformance.claims import Claims
-    from agentteam_runtimes.conformance.stage import OpenStage, Stage
-    from agentteam_runtimes.driver import Capabilities, Driver
     from agentteam_runtimes.process_table import Process
 
     P = ParamSpec("P")
@@ -58,7 +63,7 @@ class Bench:
         try:
             with trio.fail_after(CHECK_SECONDS):
                 async with self.open_stage(self.directory) as self.stage:
-                    self.able = self.driver.probe(self.stage.options(asks=False))
+                    self.able = self.driver.probe(self.stage.options())
                     self.claims.able = self.able
                     await body()
                     self._verdict()
@@ -74,13 +79,15 @@ class Bench:
         """Open an incarnation, as a session does."""
         spec = self.spec(asks=asks)
         self.judge.opens()
-        live = Live(self, spec, self.judge, len(self.judge.events))
+        live = Live(self)
         async with self.driver.open(spec, resume, live.emit) as live.runtime:
             yield live
             live.verdict()
 
     def spec(self, *, asks: bool = False) -> SessionSpec:
-        options = self.stage.options(asks=asks)
+        options = self.stage.asking() if asks else self.stage.options()
+        if options is None:
+            not_tried("the stage has no asking")
         marked = {**options.env, traces.MARK: self.mark}
         return SessionSpec(
             AgentId("agt_conformance"),
@@ -126,7 +133,7 @@ class Bench:
     async def gone(self, processes: list[Process], within: float) -> list[Process]:
         """Wait until these have ended; returns those that have not."""
         with trio.move_on_after(within):
-            while traces.living(processes):
+            while traces.living(processes):  # noqa: ASYNC110 - the kernel sets no event
                 await trio.sleep(0.02)
         return traces.living(processes)
 
@@ -169,7 +176,7 @@ def check(
         if failure is not None:
             _report(failure)
 
-    return test
+    return test  # type: ignore[return-value]  # pytest passes the bench by its name
 
 
 def _report(error: BaseException) -> NoReturn:

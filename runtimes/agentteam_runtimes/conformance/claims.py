@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-if TYPE_CHECKING:
-    from agentteam_runtimes.driver import Capabilities
+from agentteam_runtimes.driver import Capabilities
 
 # Claims that a check can show. The others say only how the session is to ask.
 SHOWABLE = (

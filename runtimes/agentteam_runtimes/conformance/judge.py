@@ -26,6 +26,7 @@ from agentteam_runtimes.driver import (
     AskClosed,
     Asked,
     Exited,
+    InputItem,
     ItemOutcome,
     RuntimeEvent,
     Surfaced,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agentteam_protocol.ids import ItemId
-    from agentteam_runtimes.driver import Batch, InputItem
+    from agentteam_runtimes.driver import Batch
 
 KINDS = get_args(RuntimeEvent)
 ONCE = "`Surfaced` is emitted once for an entry, on the runtime's own evidence."

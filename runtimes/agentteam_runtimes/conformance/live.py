@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
-from attrs import define, field
 
 from agentteam_protocol.errors import RuntimeFailure
 from agentteam_protocol.ids import ItemId
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping
 
     from agentteam_runtimes.conformance.bench import Bench
-    from agentteam_runtimes.conformance.judge import Entry, Judge
-    from agentteam_runtimes.driver import Runtime, SessionSpec
+    from agentteam_runtimes.conformance.judge import Entry
+    from agentteam_runtimes.driver import Runtime
     from agentteam_runtimes.process_table import Process
 
 E = TypeVar("E")
@@ -43,16 +42,17 @@ METHODS = (
 NUMBERS = itertools.count(1)
 
 
-@define(eq=False)
 class Live:
     """A `Runtime`, everything it has told, and the questions a check asks it."""
 
-    bench: Bench
-    spec: SessionSpec
-    judge: Judge
-    since: int  # events before this one were told by earlier incarnations
-    runtime: Runtime = field(init=False)
-    _told: trio.Event = field(factory=trio.Event)
+    runtime: Runtime
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.judge = bench.judge
+        # Events before this one were told by earlier incarnations.
+        self.since = len(self.judge.events)
+        self._told = trio.Event()
 
     def emit(self, events: object) -> None:
         """Be the `emit` of the driver: a plain call that keeps and judges."""
@@ -62,7 +62,9 @@ class Live:
 
     # Looking at what was told
 
-    def all(self, kind: type[E], where: Callable[[E], bool] = lambda _: True) -> list[E]:
+    def all(
+        self, kind: type[E], where: Callable[[E], bool] = lambda _: True
+    ) -> list[E]:
         events = self.judge.events[self.since :]
         return [e for e in events if isinstance(e, kind) and where(e)]
 
@@ -234,7 +236,8 @@ class Live:
         except Exception as error:
             kind = type(error).__name__
             raise Fault(
-                f"{method}() raised {kind}: {error}, which is no RuntimeFailure", METHODS
+                f"{method}() raised {kind}: {error}, which is no RuntimeFailure",
+                METHODS,
             ) from error
 
     # Its processes
@@ -260,7 +263,7 @@ class Live:
         """Wait for the process that one of the kit's shell programs has become."""
         file = self.bench.directory / name
         with trio.move_on_after(self.bench.patience):
-            while (process := traces.read_pid(file)) is None:
+            while (process := traces.read_pid(file)) is None:  # noqa: ASYNC110 - a file appears
                 await trio.sleep(0.02)
             return process
         self.verdict()

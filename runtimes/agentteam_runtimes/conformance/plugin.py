@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 10.0
 CLAIMS = pytest.StashKey[Claims]()
+DESELECTED = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[CLAIMS] = Claims()
+    config.stash[DESELECTED] = 0
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    if items:
+        items[0].config.stash[DESELECTED] += len(items)
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +78,7 @@ def bench(
     open_stage: OpenStage,
 ) -> Bench:
     claims = request.config.stash[CLAIMS]
-    patience = request.config.getoption("--patience")
+    patience = float(request.config.getoption("--patience") or PATIENCE_SECONDS)
     return Bench(driver, open_stage, tmp_path, claims, patience)
 
 
@@ -82,12 +89,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     say = terminalreporter.write_line
     terminalreporter.section(f"claimed and shown: version {claims.able.version}")
     for line in claims.lines():
-        note = "   CLAIMED, NOT SHOWN" if line.owed else ""
-        say(f"{line.name:<16} {line.claimed:<10} {line.shown}{note}")
+        note = "CLAIMED, NOT SHOWN" if line.owed else ""
+        say(f"{line.name:<16} {line.claimed:<10} {line.shown}  {note}".rstrip())
     failed = len(terminalreporter.stats.get("failed", []))
     failed += len(terminalreporter.stats.get("error", []))
     if failed:
         say(f"does not conform to contract {CONTRACT}: {failed} checks failed")
+    elif left_out := config.stash[DESELECTED]:
+        say(f"no verdict: {left_out} checks were left out")
     elif claims.owed:
         say(f"nothing failed; not shown: {', '.join(claims.owed)}")
     else:

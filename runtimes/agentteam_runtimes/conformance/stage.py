@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Stage(Protocol):
     """Inherit from it, give the first three methods, and of the others what you can."""
 
-    def options(self, *, asks: bool) -> Options:
-        """Give the options to open with; `asks`: tools wait for an approval."""
+    def options(self) -> Options:
+        """Give the options to open the runtime with; its tools run without asking."""
         ...
 
     def say(self, text: str) -> str:
@@ -42,9 +42,12 @@ class Stage(Protocol):
         Make the model run this shell command as a tool, in the session's workdir.
 
         The turn waits for it; then the model reads what came in meanwhile, says
-        something and ends the turn. With `options(asks=True)` it is asked first, and
-        not run without a yes.
+        something and ends the turn.
         """
+        return None
+
+    def asking(self) -> Options | None:
+        """Give options with which the tool of `run` wants an approval first."""
         return None
 
     def call(self, text: str) -> str | None:

@@ -79,10 +79,8 @@ async def test_an_open_ask_blocks_nothing(bench: Bench) -> None:
     async with bench.open(asks=True) as live:
         turn, asked = await _ask(live)
         with trio.move_on_after(bench.patience):
-            try:
-                await live.runtime.interrupt(turn)
-            finally:
-                told = len(live.all(object))
+            await live.runtime.interrupt(turn)
+        told = len(live.all(object))
         with trio.move_on_after(bench.patience):
             await live.until(TurnEnded, lambda e: e.turn == turn, within=1e9)
             return
@@ -115,8 +113,8 @@ async def _ask(live: Live) -> tuple[TurnRef, Asked]:
         Asked,
         otherwise=Fault(
             "the runtime was to ask before its tool runs, and no Asked came",
-            "`Asked` is emitted for every ask of the runtime; the stage opens with"
-            " `options(asks=True)`.",
+            "`Asked` is emitted for every ask of the runtime; with the options of the"
+            " stage's `asking` its tool wants an approval.",
         ),
     )
     if asked.turn not in (turn, None) or not asked.tool_name:

@@ -12,10 +12,9 @@ from agentteam_runtimes.conformance.verdict import Fault
 
 if TYPE_CHECKING:
     from agentteam_runtimes.conformance.bench import Bench
+    from agentteam_runtimes.conformance.live import Live
     from agentteam_runtimes.driver import Containment
     from agentteam_runtimes.process_table import Process
-
-    from agentteam_runtimes.conformance.live import Live
 
 # What a tool starts, in front of a program that stays; `$1` is where it writes its id.
 KINDS = {

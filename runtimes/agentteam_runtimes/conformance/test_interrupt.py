@@ -52,7 +52,9 @@ async def test_an_interrupt_at_once_ends_the_turn(bench: Bench) -> None:
         for seconds in (0.0, 0.005, 0.02):
             turn = await live.submit(live.batch(bench.stage.stream(LONG)))
             await trio.sleep(seconds)
-            await _cut(live, turn, f"{seconds * 1000:g} ms after the submission", "at once")
+            await _cut(
+                live, turn, f"{seconds * 1000:g} ms after the submission", "at once"
+            )
 
 
 @check
@@ -131,7 +133,7 @@ async def test_an_interrupt_of_a_turn_that_is_over_cuts_nothing(bench: Bench) ->
     bench.needs_interrupt()
     async with bench.open() as live:
         over = await live.next_turn()
-        running = await live.begin(bench.stage.stream(1.5))
+        running = await live.begin(bench.stage.stream(1))
         await live.until(Output, lambda e: e.turn == running)
         await _interrupt_quietly(live, over.turn)
         ended = await live.ended(running)

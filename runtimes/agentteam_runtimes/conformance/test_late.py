@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LATE = """
 trap '' TERM HUP INT
 echo $$ >"$1.new" && mv "$1.new" "$1"
-sleep 1
+sleep 0.6
 echo LATE-WORDS
 """
 
@@ -28,7 +28,7 @@ async def test_late_output_never_bears_the_name_of_the_next_turn(bench: Bench) -
         await live.holding("tool")
         await live.interrupt(cut)
         await live.ended(cut, " after the interrupt of its tool")
-        following = await live.begin(bench.stage.stream(2))
+        following = await live.begin(bench.stage.stream(1.2))
         await live.ended(following)
         for event in live.all(object, lambda e: getattr(e, "turn", None) == following):
             if "LATE-WORDS" in f"{getattr(event, 'output', '')}":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 METHODS = [
     name
-    for name, member in inspect.getmembers(d.Runtime, inspect.isfunction)
+    for name, _ in inspect.getmembers(d.Runtime, inspect.isfunction)
     if not name.startswith("_")
 ]
 MISSING = "`probe` and `open` raise `RuntimeMissing`, which says what to do."
@@ -26,7 +26,7 @@ MISSING = "`probe` and `open` raise `RuntimeMissing`, which says what to do."
 
 @check
 async def test_the_driver_declares_what_it_can(bench: Bench) -> None:
-    if not bench.driver.name or not isinstance(bench.driver.name, str):
+    if not bench.driver.name:
         raise Fault("the driver has no name", "`name` is what agents name it by.")
     if not bench.able.version:
         raise Fault(
@@ -38,7 +38,7 @@ async def test_the_driver_declares_what_it_can(bench: Bench) -> None:
 
 @check
 async def test_a_program_that_is_not_there_is_told(bench: Bench) -> None:
-    nowhere = evolve(bench.stage.options(asks=False), bin="/nonexistent/program")
+    nowhere = evolve(bench.stage.options(), bin="/nonexistent/program")
     try:
         bench.driver.probe(nowhere)
     except RuntimeMissing as missing:

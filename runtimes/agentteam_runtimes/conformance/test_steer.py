@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from agentteam_runtimes.conformance.live import Live
     from agentteam_runtimes.driver import TurnRef
 
-UNHEARD = (
-    "steer() returned, and the turn went on to its end without the entry: {} is {}"
-)
+UNHEARD = "steer() returned, and the turn went on to its end without it: {} is {}"
 
 
 @check
@@ -37,7 +35,7 @@ async def test_a_steer_is_read_at_the_next_step_of_its_turn(bench: Bench) -> Non
         fate = entry.fate
         if bench.able.steer is Steer.ack and fate is not ItemOutcome.surfaced:
             raise Fault(
-                UNHEARD.format(entry, fate or "not told of"),
+                UNHEARD.format(entry, fate or "named nowhere"),
                 "steer == `ack`: a `Surfaced` sign follows. An entry that the runtime"
                 " does not take is refused with `SteerRefused`, never dropped in"
                 " silence.",
@@ -46,7 +44,7 @@ async def test_a_steer_is_read_at_the_next_step_of_its_turn(bench: Bench) -> Non
             fate = (await live.history(entry)).get(entry.item.id)
         if bench.able.steer is Steer.queue and fate in (None, ItemOutcome.dropped):
             raise Fault(
-                UNHEARD.format(entry, fate or "not told of"),
+                UNHEARD.format(entry, fate or "named nowhere"),
                 "steer == `queue`: `TurnEnded` names what became of the entry.",
             )
         if ended.status is not TurnStatus.completed:

@@ -11,7 +11,6 @@ from agentteam_runtimes.driver import (
     EvidenceLevel,
     ItemOutcome,
     Output,
-    RuntimeEvent,
     Said,
     SubmitRefused,
     Surfaced,
@@ -50,7 +49,7 @@ async def test_a_turn_starts_surfaces_its_entry_answers_and_ends(bench: Bench) -
                 f"a turn that only says a word ended as {ended.status}",
                 "`completed` is a turn that ended by itself.",
             )
-        told = live.all(RuntimeEvent, lambda e: getattr(e, "turn", None) == turn)
+        told = live.of(turn, object)
         if not isinstance(told[0], TurnStarted) or told[0].batch != batch.id:
             raise Fault(
                 f"the turn began with {told[0]}",
@@ -72,7 +71,8 @@ async def test_turns_follow_each_other_under_names_of_their_own(bench: Bench) ->
         ends = [await live.next_turn() for _ in range(3)]
         if len({ended.turn for ended in ends}) != len(ends):
             raise Fault(
-                "two turns had the same name", "a `TurnRef` names one turn of a session."
+                "two turns had the same name",
+                "a `TurnRef` names one turn of a session.",
             )
 
 
@@ -93,7 +93,7 @@ async def test_several_entries_go_as_one_turn(bench: Bench) -> None:
 @check
 async def test_a_batch_is_refused_while_a_turn_runs(bench: Bench) -> None:
     async with bench.open() as live:
-        turn = await live.begin(bench.stage.stream(2))
+        turn = await live.begin(bench.stage.stream(1))
         second = live.batch(bench.stage.say(bench.word()))
         live.judge.submits(second)
         try:
@@ -174,7 +174,7 @@ async def test_history_knows_what_was_read_and_invents_nothing(bench: Bench) -> 
 @check
 async def test_streaming_text_comes_while_it_streams(bench: Bench) -> None:
     async with bench.open() as live:
-        turn = await live.begin(bench.stage.stream(2))
+        turn = await live.begin(bench.stage.stream(1))
         await live.until(Output, lambda e: e.turn == turn)
         if live.of(turn, TurnEnded):
             raise Fault(
@@ -193,7 +193,7 @@ def _all_surfaced(live: Live, bench: Bench, batch: Batch, turn: TurnRef) -> None
         if entry.fate is not ItemOutcome.surfaced:
             raise Fault(
                 f"{entry} was answered, and nothing says that it was surfaced"
-                f" (it is {entry.fate or 'not told of'})",
+                f" (it is {entry.fate or 'named nowhere'})",
                 f"evidence == `{level.value}`: a `Surfaced` sign ties the runtime's"
                 " evidence to our key.",
             )

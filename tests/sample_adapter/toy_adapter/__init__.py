@@ -1,0 +1,1 @@
+"""The Toy agent as a runtime of AgentTeam."""
