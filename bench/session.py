@@ -22,7 +22,7 @@ from agentteam_supervisor.session.events import Delivered, Event, SubmitAccepted
 from agentteam_supervisor.session.fold import empty
 from agentteam_supervisor.session.machine import step
 from agentteam_supervisor.session.ports import Ports
-from agentteam_supervisor.session.state import Phase, Session
+from agentteam_supervisor.session.state import Ledger, Phase, Session
 from bench.raw import COMMAND
 
 if TYPE_CHECKING:
@@ -170,13 +170,13 @@ async def hold(
         await trio.sleep_forever()
 
 
-def reporter(agent: AgentId) -> Callable[[JournalEvent, str], list[Frame]]:
+def reporter(agent: AgentId) -> Callable[[JournalEvent, str, Ledger], list[Frame]]:
     """Tell the server what the daemon would."""
     state = begin(agent)
 
-    def take(event: JournalEvent, at: str) -> list[Frame]:
+    def take(event: JournalEvent, at: str, after: Ledger) -> list[Frame]:
         nonlocal state
-        state, frames = report(state, event, at)
+        state, frames = report(state, event, at, after)
         return frames
 
     return take

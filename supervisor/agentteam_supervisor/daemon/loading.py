@@ -40,8 +40,10 @@ class Reporter:
         self.reporting = reporting
         self.damaged = damaged
 
-    def take(self, event: JournalEvent, at: str) -> list[Frame]:
-        self.reporting, frames = report(self.reporting, event, at)
+    def take(
+        self, event: JournalEvent, at: str, after: Ledger | None = None
+    ) -> list[Frame]:
+        self.reporting, frames = report(self.reporting, event, at, after)
         return frames
 
     @property

@@ -83,15 +83,21 @@ def begin(agent: AgentId) -> Reporting:
 
 
 def report(
-    before: Reporting, event: j.JournalEvent, at: str
+    before: Reporting, event: j.JournalEvent, at: str, after: Ledger | None = None
 ) -> tuple[Reporting, list[Frame]]:
-    """Take in one event; give the frames that it is worth."""
-    report = _Report(before, at)
+    """
+    Take in one event; give the frames that it is worth.
+
+    A session has folded it already: `after` spares the second fold.
+    """
+    if after is None:
+        after = fold(before.ledger, event)
     rule = _RULES.get(type(event))
-    if rule is not None:
-        rule(report, event)
-    after = changed(report.state, ledger=fold(report.state.ledger, event))
-    return after, report.frames
+    if rule is None:
+        return changed(before, ledger=after), []
+    report = _Report(before, at, after)
+    rule(report, event)
+    return changed(report.state, ledger=after), report.frames
 
 
 def status(
@@ -117,9 +123,10 @@ def status(
 class _Report:
     """One call of `report`: a working copy of the state and the frames so far."""
 
-    def __init__(self, state: Reporting, at: str) -> None:
+    def __init__(self, state: Reporting, at: str, after: Ledger) -> None:
         self.state = state
         self.at = at
+        self.after = after
         self.frames: list[Frame] = []
 
     @property
@@ -226,7 +233,7 @@ def _turn_start(r: _Report, e: j.TurnStart) -> None:
     run = RunReported(r.ledger.agent, e.run_id, e.turn, e.gen, started_at=r.at)
     r.set(run=run, stopping=False, stopped_by="")
     r.frames.append(run)
-    r.set(ledger=fold(r.ledger, e))  # the line below is the new run's
+    r.set(ledger=r.after)  # the line below is the new run's
     r.line(ActivityKind.run_started)
 
 

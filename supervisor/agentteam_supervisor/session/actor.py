@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from agentteam_protocol.delivery import Diagnostic
-    from agentteam_protocol.journal import JournalEvent
     from agentteam_supervisor.session.ports import Ports
     from agentteam_supervisor.session.state import Session
 
@@ -149,14 +148,15 @@ class SessionActor:
         points.after("event", heard)
 
     def _journal(self, before: Session, effects: list[fx.Effect]) -> None:
-        records = [e.event for e in effects if isinstance(e, fx.Record)]
+        records = [e for e in effects if isinstance(e, fx.Record)]
         receipts = [e for e in effects if isinstance(e, fx.Received)]
         if not (records or receipts or self._shows_change(before)):
             return
         at = self._ports.now()
         frames = self._frames(records, receipts, at)
         if records or frames:
-            commit = self._ports.journal.append(self._ports.agent, records, frames, at)
+            events = [record.event for record in records]
+            commit = self._ports.journal.append(self._ports.agent, events, frames, at)
             self._gate.note(commit)
 
     def _shows_change(self, before: Session) -> bool:
@@ -166,7 +166,7 @@ class SessionActor:
         return old.phase is not new.phase or old.capabilities != new.capabilities
 
     def _frames(
-        self, records: list[JournalEvent], receipts: list[fx.Received], at: str
+        self, records: list[fx.Record], receipts: list[fx.Received], at: str
     ) -> list[Frame]:
         """Make what the server is told; nothing under an epoch that is over."""
         if not self._reporting:
@@ -175,9 +175,9 @@ class SessionActor:
             DeliveryReceived(DeliveryId(r.item), r.attempt) for r in receipts
         ]
         for record in records:
-            if isinstance(record, TurnStart):
+            if isinstance(record.event, TurnStart):
                 self._run_since = at
-            frames += self._ports.report(record, at)
+            frames += self._ports.report(record.event, at, record.after)
         if self._ports.status is not None:
             status = self._ports.status(self._session, self._run_since)
             if status != self._status:

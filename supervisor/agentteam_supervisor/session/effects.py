@@ -18,14 +18,16 @@ from agentteam_protocol.ids import ApprovalId, Generation, ItemId, RunId, SendId
 from agentteam_protocol.inbox import Item
 from agentteam_protocol.journal import JournalEvent
 from agentteam_runtimes.driver import AskRef, CallRef, TurnRef
+from agentteam_supervisor.session.state import Ledger
 
 
 @frozen
 class Record:
-    """Make a journal event durable."""
+    """Make a journal event durable; `after` is the ledger with it."""
 
     waits: ClassVar[bool] = False
     event: JournalEvent
+    after: Ledger
 
 
 @frozen

@@ -16,7 +16,7 @@ from agentteam_protocol.journal import JournalEvent
 from agentteam_runtimes.driver import Capabilities, Driver, SessionSpec
 from agentteam_supervisor.session.effects import JudgeSend, Progress, ReadTarget
 from agentteam_supervisor.session.events import HistoryRead, SendAnswered
-from agentteam_supervisor.session.state import Session
+from agentteam_supervisor.session.state import Ledger, Session
 from agentteam_supervisor.session.words import NO_SERVER, UNREAD_NO_SERVER
 
 
@@ -54,8 +54,9 @@ class Rejected:
 
 # `agent/pre-step`: each listener sees what the one before it let in.
 PreStepListener = Callable[[tuple[Item, ...]], Awaitable[Entered | Rejected]]
-# Told of each journal event, in order and with its time; gives what is reported of it.
-Report = Callable[[JournalEvent, str], Sequence[Frame]]
+# Told of each journal event, in order, with its time and the ledger after it; gives what
+# is reported of it.
+Report = Callable[[JournalEvent, str, Ledger], Sequence[Frame]]
 # What the agent's status frame says now; the time is that of the run's start.
 Status = Callable[[Session, str | None], Frame]
 # Restart intensity, told the time: seconds to wait, or None to give up.

@@ -45,7 +45,7 @@ class Work:
     def record(self, *events: j.JournalEvent) -> None:
         for event in events:
             self.ledger = fold(self.ledger, event)
-            self.effects.append(fx.Record(event))
+            self.effects.append(fx.Record(event, self.ledger))
 
     def do(self, *effects: fx.Effect) -> None:
         self.effects.extend(effects)

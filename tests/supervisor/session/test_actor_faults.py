@@ -257,7 +257,7 @@ async def test_lost_lease_ends_the_tree_and_reports_nothing_more(
 ) -> None:
     reported: list[str] = []
 
-    def report(record: object, _: str) -> tuple[()]:
+    def report(record: object, *_: object) -> tuple[()]:
         reported.append(type(record).__name__)
         return ()
 

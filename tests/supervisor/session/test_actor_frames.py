@@ -93,7 +93,7 @@ async def test_status_is_told_as_the_session_comes_up(
 async def test_reports_go_with_their_records(autojump_clock: MockClock) -> None:
     told: list[JournalEvent] = []
 
-    def report(record: JournalEvent, _: str) -> Sequence[Frame]:
+    def report(record: JournalEvent, *_: object) -> Sequence[Frame]:
         told.append(record)
         return ()
 

@@ -167,7 +167,7 @@ async def test_feed_from_inside_a_step_is_queued_not_nested(
 ) -> None:
     order: list[str] = []
 
-    def report(record: object, _: str) -> tuple[()]:
+    def report(record: object, *_: object) -> tuple[()]:
         order.append(type(record).__name__)
         if isinstance(record, TurnStart) and record.turn == 1:
             # A host that reacts in the middle of the step that opens the turn.
