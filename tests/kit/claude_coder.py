@@ -1,0 +1,148 @@
+"""One agent on the real Claude Code, inside the whole product, with its model at hand."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from attrs import define
+from tests.kit.claude_home import ClaudeHome, make_claude_home
+from tests.kit.claude_model import MessagesModel, open_messages_model
+from tests.kit.model_server import do
+from tests.kit.product import Product
+from tests.kit.product_agent import Agent, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_numbers = itertools.count(1)
+
+STREAM = do({"stream": 3000, "ms": 20})
+# Nothing is allowed beforehand: a command that writes needs an approval.
+ASKS: dict[str, Any] = {}
+
+
+@define(eq=False)
+class ClaudeCoder:
+    """What a test sees of it: the person's side, the model's side, the processes."""
+
+    product: Product
+    model: MessagesModel
+    home: ClaudeHome
+    agent: Agent
+
+    def file(self, name: str) -> Path:
+        return self.home.workdir / name
+
+    @property
+    def read(self) -> list[str]:
+        """All that the model has been told by people, in order, as it stands now."""
+        return self.model.requests[-1].user_texts if self.model.requests else []
+
+    @property
+    def cuts(self) -> int:
+        """How many interrupts it was sent."""
+        return self.home.told.count("interrupt")
+
+    def processes(self, part: str = "") -> list[psutil.Process]:
+        """Find all that lives of it, whoever its parent is, by its home."""
+        mark = f"HOME={self.home.path}".encode()
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                given = Path(f"/proc/{process.pid}/environ").read_bytes()
+                if mark in given.split(b"\0") and part in _line(process):
+                    found.append(process)
+        return found
+
+    def claude(self) -> psutil.Process:
+        """Find the runtime itself, below the recorder that stands before it."""
+        return self.processes(f"{self.home.bin} --print")[-1]
+
+    async def starts(self, body: str = STREAM) -> str:
+        """Give it work and wait until its words stream; gives the delivery."""
+        delivery = await self.agent.deliver(body)
+        await self.model.wait_until_told(body)
+        return delivery
+
+    async def runs(self, command: str, file: str) -> str:
+        """Give it a command and wait for the file that shows it runs; the delivery."""
+        delivery = await self.agent.deliver(do({"run": command}))
+        await self.appears(file)
+        return delivery
+
+    async def appears(self, file: str) -> None:
+        async def look() -> bool:
+            return self.file(file).exists()
+
+        await until(look, bool)
+
+    async def all_gone(self, within: float = 10.0) -> None:
+        """Wait until nothing of it lives."""
+
+        async def look() -> list[str]:
+            return [_line(p) for p in self.processes()]
+
+        await until(look, lambda left: not left, within)
+
+    def scratch(self) -> list[Path]:
+        """Find the sockets that its processes left behind."""
+        return [p for p in self.product.up.place.rglob("*") if p.is_socket()]
+
+
+async def as_often_as_told(coder: ClaudeCoder, messages: list[Any]) -> None:
+    """
+    Insist that the model was told each message as often as its deliveries say.
+
+    A copy that Claude had begun with when its urgent copy came is in its record for
+    good: only then it may be told twice, and the delivery says so.
+    """
+    for message in messages:
+        path = f"/api/messages/{message['id']}"
+        for delivery in (await coder.product.get(path))["deliveries"]:
+            await coder.product.ended(delivery["id"])
+    await coder.agent.idle()
+    told = "\n".join(coder.read)
+    for message in messages:
+        found = (await coder.product.get(f"/api/messages/{message['id']}"))[
+            "deliveries"
+        ]
+        states = [delivery["state"] for delivery in found]
+        surfaced = states.count("surfaced")
+        twice = str([d["history"] for d in found]).count("seen twice")
+        assert surfaced >= 1, (message, states)
+        assert not set(states) - {"surfaced", "superseded"}, (message, states)
+        assert surfaced <= told.count(message["body"]) <= surfaced + twice, found
+
+
+def _line(process: psutil.Process) -> str:
+    return " ".join(process.cmdline())
+
+
+@asynccontextmanager
+async def open_claude_coder(
+    product: Product,
+    part: str = "claude",
+    config: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncGenerator[ClaudeCoder]:
+    """Make an agent on the real Claude; its home is below the product's place."""
+    async with open_messages_model() as model:
+        place = product.up.place / f"claude-{next(_numbers)}"
+        home = make_claude_home(place, model.base_url, part)
+        agent = await product.agent(
+            runtime="claude",
+            workdir=str(home.workdir),
+            options=home.options(config),
+            **settings,
+        )
+        coder = ClaudeCoder(product, model, home, agent)
+        try:
+            yield coder
+        finally:
+            if product.up.alive():
+                await product.client.delete(agent.path)
