@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Options
 
 LONGEST_SHOWN = 80
+# As people type it; it takes the place of all options that were set.
+SET_BIN = """set its path (agentteam agents set NAME --options '{"bin": "PATH"}')"""
 
 
 def check_options(options: Options) -> None:

@@ -17,7 +17,7 @@ from attrs import frozen
 from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes import orphans, warden
 from agentteam_runtimes.containment import make_cgroup, remove_cgroup
-from agentteam_runtimes.start_settings import check_start, shown
+from agentteam_runtimes.start_settings import SET_BIN, check_start, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,12 +140,12 @@ def start_error(
         case "exec", errno.ENOENT | errno.ENOTDIR:
             return RuntimeMissing(
                 f"there is no program {program}",
-                "install it, or set the agent's option `bin` to its path",
+                f"install it, or {SET_BIN}",
             )
         case "exec", errno.EACCES:
             return RuntimeMissing(
                 f"{program} may not be executed",
-                "make it executable, or set the agent's option `bin` to its path",
+                f"make it executable, or {SET_BIN}",
             )
         case "exec", errno.ENOEXEC:
             return RuntimeMissing(

@@ -10,7 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any, cast
 
 from agentteam_protocol.errors import RuntimeMissing
-from agentteam_runtimes.start_settings import check_options, shown
+from agentteam_runtimes.start_settings import SET_BIN, check_options, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 OLDEST = (0, 171)
 PROBE_SECONDS = 20
-INSTALL = (
-    "install it with `npm install -g @openai/codex`, or set the agent's option bin"
-)
+INSTALL = f"install it with `npm install -g @openai/codex`, or {SET_BIN}"
 
 INHERITED = (
     *("HOME", "PATH", "LANG", "LC_ALL", "TERM", "TMPDIR"),

@@ -133,7 +133,8 @@ def _program(options: Options) -> str:
     if found is None:
         raise RuntimeMissing(
             f"there is no program {shown(wanted)}",
-            "take the agent's option bin away, or let it name a Python 3.11 or newer",
+            "take the agent's option bin away (agentteam agents set NAME --options"
+            " '{}'), or let it name a Python 3.11 or newer",
         )
     return found
 

@@ -63,6 +63,7 @@ def add(
     with connect(state_dir, url) as client:
         agent = client.post("/api/agents", wanted)
     _warn(workdir)
+    _warn_of_runtime(agent)
     if as_json:
         print_json(agent)
     else:
@@ -81,6 +82,12 @@ def _warn(workdir: Path | None) -> None:
             f"警告：{workdir} 不存在；发送消息前请先创建",
         )
         click.echo(words, err=True)
+
+
+def _warn_of_runtime(agent: dict[str, Any]) -> None:
+    """Say what the daemon found when it looked for the runtime on its machine."""
+    if problem := part(agent, "capabilities").get("problem"):
+        click.echo(say(f"warning: {problem}", f"警告：{problem}"), err=True)
 
 
 @agents.command("set")
@@ -115,6 +122,7 @@ def change(
     with connect(state_dir, url) as client:
         changed = client.patch(agent_path(agent), wanted)
     _warn(workdir)
+    _warn_of_runtime(changed)
     if as_json:
         print_json(changed)
     else:

@@ -47,6 +47,7 @@ from agentteam_supervisor.session.events import (
     ShutdownRequested,
     StopRequested,
 )
+from agentteam_supervisor.session.faults import REPORT
 from agentteam_supervisor.session.state import Phase, Session
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ _FULL = Diagnostic(
     "wait until the agent is up, then redeliver",
 )
 _MEND = "free space or mend the disk; the agent is tried again by itself"
-_REPORT = "resume the agent; please report this with the supervisor's log"
 _GONE = Diagnostic("the agent's session has ended", "send the message to another agent")
 
 
@@ -254,11 +254,11 @@ class Seat:
         except Exception as exc:
             # The supervising boundary: what is wrong with one agent stays its own.
             _log.exception("the session of %s cannot be opened", self.granted.agent)
-            failure = Diagnostic(f"the session cannot be opened: {exc!r}", _REPORT)
+            failure = Diagnostic(f"the session cannot be opened: {exc!r}", REPORT)
         self.actor = None
         ours = self._leaving or self._renewing or epoch != self.granted.epoch
         if failure is None and not ours:
-            failure = Diagnostic("the session ended by itself", _REPORT)
+            failure = Diagnostic("the session ended by itself", REPORT)
         if failure is not None:
             self._failure = failure
             await self._pause(failure)

@@ -37,6 +37,9 @@ _BY_NAME = Prepared(select(agents).where(agents.c.name == bindparam("ref"), _ALI
 _STATUS = Prepared(update(agents).where(agents.c.id == bindparam("agent")), "status")
 _DAEMON = Prepared(select(daemons).where(daemons.c.id == bindparam("daemon")))
 
+NO_DAEMON = "no daemon is connected"
+# The server cannot know whether one belongs to its own process.
+GET_DAEMON = "that of `agentteam up` comes back by itself, else start one with `agentteam daemon`"
 OFFLINE = {"running": False, "phase": "offline", "parked": False}
 
 
@@ -211,9 +214,8 @@ def _absence(connected: bool) -> dict[str, str] | None:
     if connected:
         return None
     return {
-        "problem": "no daemon is connected",
-        "whatToDo": "start one with `agentteam up` or `agentteam daemon`;"
-        " what you send is kept until then",
+        "problem": NO_DAEMON,
+        "whatToDo": f"{GET_DAEMON}; what you send is kept until then",
     }
 
 

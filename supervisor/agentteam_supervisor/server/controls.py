@@ -40,7 +40,7 @@ def intervene(
 ) -> ControlId:
     """Pass one of the seven methods on to the session."""
     if outbox.holder(tx) is None:
-        detail = "no daemon has ever been connected; start one, then try again"
+        detail = f"{agents.NO_DAEMON}; {agents.GET_DAEMON}; then try again"
         raise Problem(503, "daemon_away", detail)
     control = ControlId(mint("ctl"))
     _remember(tx, control, agent, method, None, "host")

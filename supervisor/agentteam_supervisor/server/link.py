@@ -98,7 +98,7 @@ class Link:
     async def ask(self, agent: AgentId, what: str, arguments: dict[str, Any]) -> Answer:
         """Ask the daemon; raises `Problem` when it is away or does not answer."""
         if self._current is None:
-            detail = "no daemon is connected; start one, then try again"
+            detail = f"{agents.NO_DAEMON}; {agents.GET_DAEMON}; then try again"
             raise Problem(503, "daemon_away", detail)
         patience = self._config.query_timeout
         answer = await self._current.ask(agent, what, arguments, patience)

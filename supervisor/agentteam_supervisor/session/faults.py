@@ -16,6 +16,10 @@ from agentteam_protocol.errors import (
 
 # What was sent still waits: a second one would be a second request.
 RESUME = "then resume the agent (agentteam resume NAME)"
+REPORT = (
+    "resume the agent (agentteam resume NAME); please report this with the"
+    " supervisor's log"
+)
 _LOOK = f"look at the runtime (agentteam doctor), {RESUME}"
 
 
@@ -60,9 +64,9 @@ def diagnose_end(error: BaseException) -> Diagnostic:
     if isinstance(first, JournalUnwritable | QueueFull):
         return Diagnostic(
             f"the log is not writable: {first}",
-            "free space or mend the disk, then resume the agent",
+            f"free space or mend the disk, {RESUME}",
         )
     return Diagnostic(
         f"the session ended by a fault of the supervisor: {first!r}",
-        "resume the agent; please report this with the supervisor's log",
+        REPORT,
     )

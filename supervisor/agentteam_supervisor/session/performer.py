@@ -26,6 +26,7 @@ from agentteam_supervisor.session.events import (
     SubmitFailed,
     Swept,
 )
+from agentteam_supervisor.session.faults import RESUME
 from agentteam_supervisor.session.incarnations import Incarnation
 from agentteam_supervisor.session.maintenance import Maintenance
 from agentteam_supervisor.session.prompt import compose
@@ -44,7 +45,7 @@ GONE = "the runtime is not running"
 CUT = "the run was interrupted"
 GAVE_UP = Diagnostic(
     "the runtime keeps dying soon after its start",
-    "find out why (agentteam doctor), then send again or resume the agent",
+    f"find out why (agentteam doctor), {RESUME}",
 )
 
 

@@ -21,6 +21,7 @@ from agentteam_supervisor.session.cuts import (
     terminate,
     without_process,
 )
+from agentteam_supervisor.session.faults import RESUME
 from agentteam_supervisor.session.repair import closing_records
 from agentteam_supervisor.session.settle import resolve_doubts, settle, settle_rest
 from agentteam_supervisor.session.state import Phase, Stage
@@ -146,7 +147,7 @@ def _ours_gone(w: Work, e: ev.ProcessGone, why: str) -> None:
             pass
 
 
-_LOOK = "see the runtime's own messages in the activity detail, then resume the agent"
+_LOOK = f"see the runtime's own messages in the activity detail, {RESUME}"
 
 
 def _why(e: ev.ProcessGone) -> str:

@@ -96,6 +96,16 @@ def test_agents_add_sends_what_was_said_and_nothing_else(
     }
 
 
+def test_agents_add_warns_of_a_runtime_that_is_not_there(
+    api: ApiServer, run: Run
+) -> None:
+    missing = {"problem": "there is no program codex; install it with npm"}
+    api.answer("POST /api/agents", {**AGENT, "capabilities": missing}, status=201)
+    result = run("agents", "add", "demo", "--runtime", "codex", "--url", api.url)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == f"warning: {missing['problem']}\n"
+
+
 def test_options_that_are_not_json_are_wrong_usage(run: Run) -> None:
     result = run("agents", "add", "a", "--runtime", "codex", "--options", "{")
     assert result.exit_code == ExitCode.usage
