@@ -150,9 +150,27 @@ def read_children(pid: int) -> list[int] | None:
 
 
 def is_childless(pid: int) -> bool:
-    """Tell whether a process is seen to have no child; False where nobody tells."""
-    # Twice: the child of a thread that ends passes to another, perhaps read before.
-    return read_children(pid) == [] and read_children(pid) == []
+    """
+    Tell whether a process is seen to have no child; False where nobody tells.
+
+    A child belongs to one thread, and passes to another only when that one ends: all
+    threads that were asked must still be there.
+    """
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        if any(_has_child(f"/proc/{pid}/task/{thread}/children") for thread in threads):
+            return False
+        return set(threads) <= set(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return False
+
+
+def _has_child(path: str) -> bool:
+    children = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(children, 16) != b""
+    finally:
+        os.close(children)
 
 
 def read_tree(root: int) -> list[Process]:
