@@ -70,7 +70,7 @@ async def post_message(request: Request) -> Response:
         )
         raise invalid("policy_not_allowed", detail)
     ref = request.path_params["target"]
-    body = fields.text("body")
+    body = fields.message("body")
     author = Author(AuthorKind.user, fields.line("author", "user"))
 
     def post(tx: Tx) -> Reply:

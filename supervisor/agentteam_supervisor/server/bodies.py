@@ -81,6 +81,13 @@ class Fields:
             raise _wrong(name, "a string that is not empty")
         return value
 
+    def message(self, name: str) -> str:
+        """Read what an agent shall read. A NUL is no text, nor could every store hold it."""
+        value = self.text(name)
+        if "\0" in value:
+            raise _wrong(name, "a text without NUL characters")
+        return value
+
     def optional(self, name: str) -> str | None:
         return self.text(name) if name in self else None
 
@@ -124,6 +131,8 @@ class Fields:
         items: list[Any] = list(cast("Any", value))
         if not all(isinstance(item, str) and item for item in items):
             raise _wrong(name, "a list of strings that are not empty")
+        if any("\0" in item for item in items):
+            raise _wrong(name, "a list of texts without NUL characters")
         return items
 
     def mapping(self, name: str) -> Mapping[str, Any]:

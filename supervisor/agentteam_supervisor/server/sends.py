@@ -58,6 +58,9 @@ def _judge(tx: Tx, asked: SendRequested) -> SendJudged:
     if agent is None or target is None:
         reason = f"there is no target {asked.target!r} that you may send to"
         return SendJudged(asked.send, asked.agent, "rejected", reason=reason)
+    if "\0" in asked.text:
+        reason = "the text holds a NUL character, which no message can; leave it out"
+        return SendJudged(asked.send, asked.agent, "rejected", reason=reason)
     frontier = frontiers.get(tx, agent["id"], target["id"])
     epoch, fence = agent["lease_epoch"], frontiers.fence_of(agent)
     # The target's id goes back, since the agent may have written its name.

@@ -302,6 +302,20 @@ async def test_send_that_never_arrived_is_rejected_for_good(
         assert await daemon.take(SendJudged) == judged
 
 
+async def test_a_send_that_no_message_can_hold_is_rejected_with_the_reason(
+    server: RunningServer,
+) -> None:
+    async with open_daemon(server.port) as daemon:
+        agent = AgentId((await server.agent())["id"])
+        await daemon.take(AgentGranted)
+        sent = SendRequested(SendId("snd_1"), agent, daemon.gen(agent), "@ada", "a\0b")
+        await daemon.send(sent)
+        judged = await daemon.take(SendJudged)
+        assert judged.verdict == "rejected"
+        assert "NUL" in judged.reason
+        assert (await server.get("/api/targets/@ada/messages"))["head"] == 0
+
+
 async def test_history_begins_with_what_was_not_seen(server: RunningServer) -> None:
     async with open_daemon(server.port) as daemon:
         agent = AgentId((await server.agent())["id"])

@@ -70,6 +70,7 @@ async def test_ordinary_send_with_a_policy_is_refused(
         (b"{", 400, "malformed_json"),
         (b"[]", 400, "malformed_json"),
         (b'{"body": "\\ud800"}', 400, "malformed_json"),
+        (b'{"body": "a\\u0000b"}', 422, "invalid_field"),
         (b"\xff\xfe", 400, "malformed_json"),
         (b"{}", 422, "invalid_field"),
         (b'{"body": ""}', 422, "invalid_field"),
