@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.kit.conformance import run_kit
+
+from agentteam_runtimes.driver import CONTRACT
 
 pytestmark = pytest.mark.slow
 
@@ -52,3 +55,12 @@ def _run(*command: str | Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, f"{command}\n{ran.stdout}"
+
+
+def test_the_tutorial_shows_the_adapter_as_it_is() -> None:
+    text = (ROOT / "runtimes" / "ADAPTERS.md").read_text()
+    shown = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    source = "".join(path.read_text() for path in SAMPLE.rglob("*.py"))
+    assert len(shown) == 6
+    assert [block for block in shown if block not in source] == []
+    assert f"conforms to contract {CONTRACT}`" in text

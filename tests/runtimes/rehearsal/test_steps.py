@@ -156,6 +156,18 @@ async def test_late_lines_come_after_the_end_under_the_old_turn(
     assert stage.events.index(said) > stage.events.index(stage.all(TurnStarted)[1])
 
 
+async def test_the_first_answer_of_an_ask_counts(tmp_path: Path) -> None:
+    with trio.fail_after(30):
+        async with open_stage(tmp_path) as stage:
+            for _ in range(20):
+                turn = await stage.begin({"ask": "shell"}, {"run": "touch ran"})
+                asked = await stage.until(Asked, lambda e: e.turn == turn)
+                await stage.runtime.answer(asked.ask, ApprovalOutcome.rejected)
+                await stage.runtime.answer(asked.ask, ApprovalOutcome.allowed_once)
+                await stage.end_of(turn)
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_a_late_ask_and_a_late_send_are_of_the_old_turn(tmp_path: Path) -> None:
     with trio.fail_after(10):
         async with open_stage(tmp_path) as stage:

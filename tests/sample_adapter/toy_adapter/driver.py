@@ -13,8 +13,10 @@ from typing import Any
 import trio
 from agentteam_protocol.delivery import Evidence
 from agentteam_protocol.errors import (
+    QueueFull,
     RuntimeExited,
     RuntimeMissing,
+    RuntimeRefused,
     RuntimeTooSlow,
 )
 from agentteam_protocol.ids import ItemId
@@ -94,7 +96,10 @@ class ToyRuntime(d.Runtime):
             await self.changed.wait()
 
     async def tell(self, **order: Any) -> None:
-        await self.incarnation.write(encode_line(order))
+        try:
+            await self.incarnation.write(encode_line(order))
+        except QueueFull as full:  # nothing was written
+            raise RuntimeRefused(str(full)) from full
 
     # The contract.
 
@@ -108,7 +113,11 @@ class ToyRuntime(d.Runtime):
         self.turn = batch.id  # the SDK names no turns: each line of it says this
         self.items |= {item.key: item for item in batch.items}
         messages = {item.key: item.text for item in batch.items}
-        await self.tell(op="turn", turn=batch.id, messages=messages)
+        try:
+            await self.tell(op="turn", turn=batch.id, messages=messages)
+        except RuntimeRefused as refused:
+            self.turn = None
+            raise d.SubmitRefused(refused.message, written=False) from refused
         return d.TurnRef(batch.id)
 
     async def interrupt(self, turn: d.TurnRef | None) -> None:
