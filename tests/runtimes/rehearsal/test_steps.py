@@ -161,7 +161,7 @@ async def test_the_first_answer_of_an_ask_counts(tmp_path: Path) -> None:
         async with open_stage(tmp_path) as stage:
             for _ in range(20):
                 turn = await stage.begin({"ask": "shell"}, {"run": "touch ran"})
-                asked = await stage.until(Asked, lambda e: e.turn == turn)
+                asked = await stage.until(Asked, lambda e, t=turn: e.turn == t)
                 await stage.runtime.answer(asked.ask, ApprovalOutcome.rejected)
                 await stage.runtime.answer(asked.ask, ApprovalOutcome.allowed_once)
                 await stage.end_of(turn)
