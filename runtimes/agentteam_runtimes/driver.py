@@ -261,10 +261,15 @@ class SessionNamed:
 
 @frozen
 class Noticed:
-    """Something worth a diagnostic: noise, an unknown event, a retry."""
+    """
+    Something worth a diagnostic: noise, an unknown event, a retry.
+
+    With `told`, people read it among what the agent did.
+    """
 
     what: str
     detail: str = ""
+    told: bool = False
 
 
 @frozen

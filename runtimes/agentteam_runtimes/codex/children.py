@@ -41,10 +41,13 @@ class Children:
         """Name the threads that work, or worked last, for this turn of ours."""
         return [k for k, t in self._latest.items() if self._roots.get(t) == root]
 
-    def running(self, root: str) -> list[tuple[str, str]]:
-        """Name the threads and turns that still work for this turn of ours."""
-        latest = [(thread, self._latest[thread]) for thread in self.threads(root)]
-        return [(thread, turn) for thread, turn in latest if turn in self._running]
+    def running(self, root: str | None = None) -> list[tuple[str, str]]:
+        """Name the threads and turns that still work, for this turn of ours or any."""
+        return [
+            (thread, turn)
+            for thread, turn in self._latest.items()
+            if turn in self._running and root in (None, self._roots.get(turn))
+        ]
 
     def receive(
         self, event: Notification, ours: Callable[[str], bool]

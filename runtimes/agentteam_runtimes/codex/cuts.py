@@ -3,7 +3,8 @@ Cutting a turn: the interrupt, the turn's name, and what the turn left running.
 
 The interrupt ends the model's part only. The commands go on, and so do sub-agents; a
 turn that was cut counts as ended when those of its own are ended too. Commands of
-earlier turns stay: a development server is not part of this turn.
+earlier turns stay: a development server is not part of this turn. Sub-agents of earlier
+turns are cut.
 """
 
 from __future__ import annotations
@@ -58,10 +59,12 @@ class Cuts:
 
     def owes(self, ended: TurnEnded) -> bool:
         """Tell whether a turn that is over may have left something that runs."""
-        turn = ended.turn.id
+        turn, children = ended.turn.id, self.turns.children
         if not self.is_cut(ended):
             return False
-        return self.turns.has_called(turn) or bool(self.turns.children.threads(turn))
+        return self.turns.has_called(turn) or bool(
+            children.threads(turn) or children.running()
+        )
 
     async def interrupt(self, turn: TurnRef | None) -> None:
         id = await self._find(turn)
@@ -125,15 +128,9 @@ class Cuts:
 
     async def finish(self, ended: TurnEnded) -> None:
         """End what the cut turn left running, then report its end."""
-        turn = ended.turn.id
-        children = self.turns.children
         try:
             with trio.move_on_after(CLEAN_SECONDS) as cleaning:
-                for thread, child in children.running(turn):
-                    await self._cut_child(thread, child)
-                await self.connection.until(lambda: not children.running(turn))
-                for thread in [self.turns.thread, *children.threads(turn)]:
-                    await self._clean(thread, turn)
+                await self._end_work(ended.turn.id)
         except RuntimeExited:
             return  # nothing is owed after the end of the process
         except RuntimeFailure as failure:
@@ -142,6 +139,24 @@ class Cuts:
             if cleaning.cancelled_caught:
                 self.emit([Noticed("commands may still run", "codex is silent")])
         self.emit([ended])
+
+    async def _end_work(self, turn: str) -> None:
+        """
+        Cut the sub-agents, then end the commands.
+
+        A sub-agent that outlived an earlier turn is cut as well: whoever cuts wants the
+        agent to leave what it does.
+        """
+        children = self.turns.children
+        working = children.running()
+        for thread, child in working:
+            await self._cut_child(thread, child)
+        await self.connection.until(lambda: not children.running())
+        mine = [self.turns.thread, *children.threads(turn)]
+        places = [(thread, turn) for thread in mine]
+        places += [(thread, children.root(child) or turn) for thread, child in working]
+        for thread, root in dict.fromkeys(places):
+            await self._clean(thread, root)
 
     async def _clean(self, thread: str, turn: str) -> None:
         """End the commands of this turn; those of earlier turns stay (a dev server)."""

@@ -206,7 +206,7 @@ class CodexSession:
             if self._cuts.owes(event):
                 self._nursery.start_soon(self._cuts.finish, event)
             else:
-                ready.append(event)
+                ready += [*self.turns.outlived(event), event]
         if ready:
             self._emit(ready)
 

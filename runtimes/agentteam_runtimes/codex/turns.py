@@ -223,6 +223,13 @@ class Turns:
         called = self._calls.get(call_id({"id": item}, self._foreign(thread)))
         return called is None or called.ended
 
+    def outlived(self, ended: TurnEnded) -> list[RuntimeEvent]:
+        """Say which sub-agents work on after a turn: its end does not end them."""
+        return [
+            Noticed("a sub-agent works on after the end of its run", thread, told=True)
+            for thread, _ in self.children.running(ended.turn.id)
+        ]
+
     def adopt(self, turn: str) -> None:
         """Take over a running turn that we only know from the runtime's record."""
         _remember(self._turns, turn, _Turn(turn, "", started=True))

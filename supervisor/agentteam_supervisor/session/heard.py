@@ -51,6 +51,8 @@ def hear(w: Work, inc: int, e: d.RuntimeEvent) -> None:
             _surfaced(w, e)
         case d.AskClosed():
             withdrawn(w, e.ask)
+        case d.Noticed(told=True):
+            w.record(j.RunNotice(e.what, e.detail[:2000]))
         case d.Noticed():
             _keep_late(w, f"notice {inc}", e.what, e.detail)
         case d.Exited():

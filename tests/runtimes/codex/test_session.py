@@ -306,6 +306,29 @@ async def test_sub_agents_of_a_cut_turn_are_cut_before_it_counts_as_ended(
     await fake.seen.first(TurnEnded)
 
 
+@pytest.mark.bug("B19", "B24")
+async def test_sub_agent_that_outlives_its_turn_is_told_of_and_cut_with_a_later_one(
+    fake: FakeAppServer,
+) -> None:
+    await fake.running_turn()
+    fake.send(started("T2", "thread-k", root="T1"), completed("T1"))
+    await fake.seen.first(TurnEnded)
+    (told,) = fake.seen.of(Noticed, lambda e: e.told)
+    assert told.detail == "thread-k"
+    turn = await fake.running_turn("T3", "k3")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fake.session.interrupt, turn)
+        await fake.answer("turn/interrupt", {})
+    fake.send(completed("T3", "interrupted"))
+    await fake.answer("turn/interrupt", {}, 2)
+    child = fake.requests("turn/interrupt")[1]["params"]
+    assert child == {"threadId": "thread-k", "turnId": "T2"}
+    fake.send(completed("T2", "interrupted", "thread-k"))
+    await fake.answer_clean_up(1)
+    await fake.answer_clean_up(2)
+    await fake.seen.first(TurnEnded, lambda e: e.turn == turn)
+
+
 async def test_nothing_is_owed_after_the_exit(fake: FakeAppServer) -> None:
     await fake.running_turn()
     fake.send(command("T1", "mine"), completed("T1", "interrupted"))

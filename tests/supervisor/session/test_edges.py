@@ -216,6 +216,7 @@ def test_notices_and_turns_nobody_asked_for_are_history() -> None:
     drive = running()
     drive.hear(
         d.Noticed("retry", "1"),
+        d.Noticed("it works on", "k", told=True),
         d.TurnStarted(d.TurnRef("other"), "bat_other"),
         d.SessionNamed("s1"),
         d.SessionNamed("s1"),
@@ -223,6 +224,8 @@ def test_notices_and_turns_nobody_asked_for_are_history() -> None:
     )
     late = [e.what for e in drive.log if isinstance(e, j.FenceLate)]
     assert late == ["retry", "a turn nobody asked for"]
+    told = [e for e in drive.log if isinstance(e, j.RunNotice)]
+    assert told == [j.RunNotice("it works on", "k")]
     assert kinds(drive).count("run/session") == 1
 
 
