@@ -16,8 +16,9 @@ from tests.kit.server import open_server
 from agentteam_supervisor.server.app import run_server
 from agentteam_supervisor.server.config import ServerConfig
 from agentteam_supervisor.server.http import PortInUse
-from agentteam_supervisor.server.openapi import DESCRIPTION, SCHEMAS
+from agentteam_supervisor.server.openapi import DESCRIPTION
 from agentteam_supervisor.server.routes import HTTP, build_app, http_routes
+from agentteam_supervisor.server.shapes import SCHEMAS
 from agentteam_supervisor.server.store import StateUnusable
 from agentteam_supervisor.server.writer import StoreUnwritable
 
@@ -73,6 +74,41 @@ async def test_description_names_every_route_that_is_served(
     }
     assert documented == served
     assert len(HTTP) == len(served)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "described", "body", "status"),
+    [
+        ("GET", "/api/agents?limit=0", "/api/agents", None, 422),
+        ("GET", "/api/agents/nobody", "/api/agents/{agent}", None, 404),
+        ("POST", "/api/agents", "/api/agents", "[]", 400),
+        ("POST", "/api/agents", "/api/agents", "{}", 422),
+        ("POST", "/api/agents", "/api/agents", '{"name":"ada","runtime":"r"}', 409),
+        (
+            *("GET", "/api/agents/ada/journal", "/api/agents/{agent}/journal"),
+            *(None, 503),
+        ),
+        (
+            *("POST", "/api/agents/ada/interventions"),
+            *("/api/agents/{agent}/interventions", '{"method":"when_idle"}', 200),
+        ),
+    ],
+)
+async def test_description_knows_what_a_call_is_answered(
+    method: str,
+    path: str,
+    described: str,
+    body: str | None,
+    status: int,
+    server: RunningServer,
+) -> None:
+    await server.agent()
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    answer = await server.client.request(method, path, content=body, headers=headers)
+    assert answer.status_code == status
+    responses = DESCRIPTION["paths"][described][method.lower()]["responses"]
+    kind = answer.headers["content-type"]
+    assert kind in responses[str(status)]["content"]
 
 
 def test_description_refers_only_to_schemas_that_are_there() -> None:
