@@ -24,6 +24,7 @@ from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import connect
 from agentteam_supervisor.cli.server_record import ServerRecord, announced
 from agentteam_supervisor.cli.speech import say
+from agentteam_supervisor.cli.start import settle_down
 from agentteam_supervisor.cli.state_dir import locked, prepare
 from agentteam_supervisor.daemon.lock import check_version
 from agentteam_supervisor.session.faults import first_of
@@ -167,6 +168,7 @@ def _say_ready(line: str, value: dict[str, str], as_json: bool) -> None:
         print_json(value)
     else:
         click.echo(line)
+    settle_down()
 
 
 def _run(service: Callable[[trio.Event], Awaitable[None]]) -> None:

@@ -10,6 +10,7 @@ from agentteam_supervisor.cli.declared import declared_agents
 from agentteam_supervisor.cli.limits import declared_limits
 from agentteam_supervisor.cli.reach import json_option, port_option, state_dir_option
 from agentteam_supervisor.cli.settings import read_settings
+from agentteam_supervisor.cli.start import get_up
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,7 @@ def up(port: int, state_dir: Path, as_json: bool) -> None:
     """
     settings = read_settings(state_dir)
     declared, limits = declared_agents(settings), declared_limits(settings)
+    get_up()
     from agentteam_supervisor.cli.services import run_here  # slow import (trio)
 
     run_here(state_dir, port, as_json, declared, limits)

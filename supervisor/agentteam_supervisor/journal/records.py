@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import orjson
 
-from agentteam_protocol.codec import CONVERTER, from_wire
+from agentteam_protocol.codec import CONVERTER, Hooks, from_wire
 from agentteam_protocol.frames import FRAME_KINDS, NUMBERED, DeliveryReceived, Frame
 from agentteam_protocol.ids import DeliveryId
 from agentteam_protocol.journal import KINDS, FenceLate, JournalEvent, RunNotice
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 # Every record of a busy daemon passes here, so the way to each class is looked up once.
 _KINDS: dict[type, str] = {**KINDS, **FRAME_KINDS}
-_HOOKS: dict[type, Callable[[Any], dict[str, Any]]] = {
-    cls: CONVERTER.get_unstructure_hook(cls) for cls in _KINDS
-}
+_HOOKS = Hooks[type](CONVERTER.get_unstructure_hook)
 
 
 def encode(value: JournalEvent | Frame) -> bytes:
     """Make the JSON text of an event or a frame; this never fails for its content."""
     cls = type(value)
-    plain = _HOOKS[cls](value)
-    plain["kind"] = _KINDS[cls]
+    kind = _KINDS[cls]
+    plain: dict[str, Any] = _HOOKS[cls](value)
+    plain["kind"] = kind
     try:
         return orjson.dumps(plain)
     except TypeError:
