@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 
-# httpx imports its own command line where that is installed, and rich and pygments
-# with it, which no service needs. It knows how to do without.
-UNWANTED = "httpx._main"
+# They are for the screen of a person. httpx and structlog import them wherever they
+# are installed, and do without where they are not.
+UNWANTED = ("rich", "pygments")
 
 # Without any round of the collector the garbage of the imports would stay, too: 3 MB.
 SELDOM = (10_000, 20, 100)
@@ -22,7 +22,8 @@ def get_up() -> None:
     it again and again: a tenth of a start.
     """
     gc.set_threshold(*SELDOM)
-    sys.modules.setdefault(UNWANTED, None)  # type: ignore[arg-type]  # no such module
+    for name in UNWANTED:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # None: not there
 
 
 def settle_down() -> None:
