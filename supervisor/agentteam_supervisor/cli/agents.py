@@ -53,15 +53,12 @@ def add(
     body: dict[str, Any] = {
         "name": name,
         "runtime": runtime,
-        "workdir": str(workdir) if workdir else None,
-        "model": model,
-        "approvalPolicy": approvals,
-        "autoReply": False if no_auto_reply else None,
-        "options": _options(options_json),
+        **_settings(workdir, model, approvals, options_json),
     }
-    wanted = {key: value for key, value in body.items() if value is not None}
+    if no_auto_reply:
+        body["autoReply"] = False
     with connect(state_dir, url) as client:
-        agent = client.post("/api/agents", wanted)
+        agent = client.post("/api/agents", body)
     _warn(workdir)
     _warn_of_runtime(agent)
     if as_json:
@@ -110,13 +107,7 @@ def change(
     """Change settings of AGENT; they hold once its current run has ended."""
     from agentteam_supervisor.cli.client import agent_path
 
-    body: dict[str, Any] = {
-        "workdir": str(workdir) if workdir else None,
-        "model": model,
-        "approvalPolicy": approvals,
-        "options": _options(options_json),
-    }
-    wanted = {key: value for key, value in body.items() if value is not None}
+    wanted = _settings(workdir, model, approvals, options_json)
     if not wanted:
         raise click.UsageError("say what to change, such as --workdir")
     with connect(state_dir, url) as client:
@@ -127,6 +118,22 @@ def change(
         print_json(changed)
     else:
         click.echo(say(f"agent {agent} is changed", f"已更改 agent {agent}"))
+
+
+def _settings(
+    workdir: Path | None,
+    model: str | None,
+    approvals: str | None,
+    options_json: str | None,
+) -> dict[str, Any]:
+    """Give what was said, and nothing else, in the words of the API."""
+    said: dict[str, Any] = {
+        "workdir": str(workdir) if workdir else None,
+        "model": model,
+        "approvalPolicy": approvals,
+        "options": _options(options_json),
+    }
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def _options(text: str | None) -> Any:

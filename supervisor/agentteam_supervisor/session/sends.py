@@ -100,16 +100,7 @@ def _seen(w: Work, target: TargetId, seqs: tuple[int, ...], how: str) -> None:
         return
     w.record(j.InboxSpliced(j.SpliceReason.shown, tuple(i.id for i in shown)))
     for item in shown:
-        assert item.delivery is not None
-        w.record(
-            j.DeliveryChanged(
-                item.delivery,
-                DeliveryState.surfaced,
-                item.attempt,
-                w.gen,
-                evidence=Evidence(how),
-            )
-        )
+        w.change(item, DeliveryState.surfaced, evidence=Evidence(how))
 
 
 def _shows(item: Item, target: TargetId, seqs: tuple[int, ...]) -> bool:

@@ -106,16 +106,7 @@ def surface(w: Work, item: Item, evidence: Evidence) -> None:
             turn.number, item.id, item.body, item.delivery, item.message
         )
         w.record(message)
-    if item.delivery is not None:
-        w.record(
-            j.DeliveryChanged(
-                item.delivery,
-                DeliveryState.surfaced,
-                item.attempt,
-                w.gen,
-                evidence=evidence,
-            )
-        )
+    w.change(item, DeliveryState.surfaced, evidence=evidence)
     if item.target is not None and item.seq is not None:
         w.record(j.FrontierMoved(item.target, (item.seq,)))
     if item.id in w.ledger.in_flight:

@@ -20,7 +20,7 @@ from agentteam_supervisor.session.state import (
 )
 
 if TYPE_CHECKING:
-    from agentteam_protocol.delivery import DeliveryState, Diagnostic
+    from agentteam_protocol.delivery import DeliveryState, Diagnostic, Evidence
     from agentteam_protocol.inbox import Item
 
 
@@ -74,6 +74,7 @@ class Work:
         state: DeliveryState,
         diagnostic: Diagnostic | None = None,
         note: str = "",
+        evidence: Evidence | None = None,
     ) -> None:
         """Record the new state of an entry's delivery, if it has one."""
         if item.delivery is not None:
@@ -83,6 +84,7 @@ class Work:
                     state,
                     item.attempt,
                     self.gen,
+                    evidence=evidence,
                     diagnostic=diagnostic,
                     note=note,
                 )
