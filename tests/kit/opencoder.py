@@ -14,7 +14,7 @@ from tests.kit.chat_model import ChatModel, open_chat_model
 from tests.kit.model_server import do
 from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
 from tests.kit.product import Product
-from tests.kit.product_agent import Agent, until
+from tests.kit.product_agent import TERMINAL, Agent, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 STREAM = do({"stream": 3000, "ms": 20})
+FIRST = "hello. "
+# It takes 5 s of one core to its first word, and a machine may be busy.
+PATIENCE = 120.0
 
 
 @define(eq=False)
@@ -56,13 +59,27 @@ class OpenCoder:
 
     def server(self) -> psutil.Process:
         """Find the server's own process."""
-        return self.processes(f"{self.home.bin} serve")[-1]
+        return self.processes("opencode serve")[-1]
 
     async def says(self, body: str = STREAM) -> str:
         """Give it work and wait until its words stream; gives the delivery."""
         delivery = await self.agent.deliver(body)
-        await self.product.surfaced(delivery)
+        await self.surfaced(delivery)
         return delivery
+
+    async def surfaced(self, delivery: str) -> Any:
+        """Wait with patience until a message was read."""
+
+        async def look() -> Any:
+            return await self.product.delivery(delivery, wait=10)
+
+        found = await until(look, lambda d: d["state"] in TERMINAL, PATIENCE)
+        assert found["state"] == "surfaced", found
+        assert found["evidence"], found
+        return found
+
+    async def idle(self) -> Any:
+        return await self.agent.idle(PATIENCE)
 
     async def runs(self, command: str, file: str) -> str:
         """Give it a command and wait for the file that shows it runs; the delivery."""
@@ -82,7 +99,7 @@ class OpenCoder:
         async def look() -> bool:
             return self.file(file).exists()
 
-        await until(look, bool)
+        await until(look, bool, PATIENCE)
 
 
 def _line(process: psutil.Process) -> str:
@@ -96,18 +113,24 @@ async def open_opencoder(
     options: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[OpenCoder]:
-    """Make an agent on the real OpenCode; its home is below the product's place."""
+    """
+    Make an agent on the real OpenCode that has had its first turn.
+
+    Its home is below the product's place.
+    """
     async with open_chat_model() as model:
         place = product.up.place / f"opencode-{next(_numbers)}"
         home = make_opencode_home(place, model.base_url)
         agent = await product.agent(
-            runtime="opencode",
             workdir=str(home.workdir),
             options={**home.options(config), **(options or {})},
-            **settings,
+            **{"runtime": "opencode", **settings},
         )
+        coder = OpenCoder(product, model, home, agent)
         try:
-            yield OpenCoder(product, model, home, agent)
+            await coder.says(FIRST)
+            await coder.idle()
+            yield coder
         finally:
             if product.up.alive():
                 await product.client.delete(agent.path)

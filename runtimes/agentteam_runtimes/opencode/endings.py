@@ -8,9 +8,16 @@ status and its messages, read again, say so.
 An abort leaves an open ask open, whose late answer can still run the command: the asks
 are rejected before. An abort while a sub-agent runs ends that one, and the turn goes on
 with another request to the model: it is aborted again until the session is idle.
+
+A message that OpenCode has stored and not read when its turn ends is taken back, so
+that it can be sent in its order, or be replaced by its urgent copy. What it does not
+give back is carried: it will fold that into its next request.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import trio
 from attrs import define, field
@@ -22,6 +29,9 @@ from agentteam_runtimes.opencode.asks import Asks
 from agentteam_runtimes.opencode.record import Record
 from agentteam_runtimes.opencode.server import Server
 from agentteam_runtimes.opencode.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ABORT_SECONDS = 5.0
 REJECT_SECONDS = 2.0
@@ -51,7 +61,7 @@ class Endings:
             if self.turns.has_ended(id):
                 return
             self.turns.cut(id)
-            await self._reject_all()
+            await self._reject_known()
             await self._abort()
 
     def _find(self, turn: TurnRef | None) -> str:
@@ -78,26 +88,28 @@ class Endings:
         calm, failures = 0, 0
         while not self.turns.has_ended(turn):
             try:
-                busy = await self.record.read()
-                if busy and self.turns.is_cut(turn) and not self.sending.locked():
-                    await self._abort()
+                busy = await self._look(turn)
+                if busy and not self.turns.is_cut(turn):
+                    return  # the next idle is another reason to look
+                calm = 0 if busy else calm + 1
+                if calm and self._is_over(turn, calm):
+                    await self._end(turn)
             except RuntimeExited:
                 raise
             except RuntimeFailure as failure:
                 failures += 1
                 if failures >= MOST_FAILURES:
-                    self.emit(
-                        [Noticed("the end of a turn cannot be read", str(failure))]
-                    )
+                    what = "the end of a turn cannot be read"
+                    self.emit([Noticed(what, str(failure))])
                     return
-                continue
-            if busy and not self.turns.is_cut(turn):
-                return  # the next idle is another reason to look
-            calm = 0 if busy else calm + 1
-            if calm and self._is_over(turn, calm):
-                await self._end(turn)
-                return
-            await trio.sleep(LOOK_SECONDS)
+            if not self.turns.has_ended(turn):
+                await trio.sleep(LOOK_SECONDS)
+
+    async def _look(self, turn: str) -> bool:
+        busy = await self.record.read()
+        if busy and self.turns.is_cut(turn) and not self.sending.locked():
+            await self._abort()
+        return busy
 
     def _is_over(self, turn: str, calm: int) -> bool:
         if self.sending.locked():
@@ -111,26 +123,38 @@ class Endings:
         return self.turns.is_done(turn) or calm >= CALM_LOOKS
 
     async def _end(self, turn: str) -> None:
-        if self.turns.is_cut(turn):
-            await self._reject_all()  # of sub-agents, which no abort withdraws
-        self.emit(self.turns.end(turn))
+        """End it, unless something was sent to it in the last moment and is worked on."""
+        async with self.sending:
+            # Stranded, it would be folded into the next request, behind its batch.
+            unread = self.turns.to_withdraw(turn)
+            if unread and await self.record.busy():
+                return
+            if self.turns.is_cut(turn):
+                # What was asked meanwhile: no abort withdraws it.
+                await self._reject_pending()
+            for message in unread:
+                await self.record.withdraw(message)
+            self.emit(self.turns.end(turn))
 
     async def _abort(self) -> None:
         path = wire.session(self.turns.session, "abort")
         await self.server.post(path, seconds=ABORT_SECONDS)
 
-    async def _reject_all(self) -> None:
-        """Reject what is asked; nobody else uses this server."""
-        known, closed = self.asks.withdraw()
+    async def _reject_known(self) -> None:
+        requests, closed = self.asks.withdraw()
         if closed:
             self.emit(closed)
+        await self._reject(requests)
+
+    async def _reject_pending(self) -> None:
+        """Reject what is asked still; nobody else uses this server."""
+        await self._reject_known()
         pending = await self.server.get(wire.PERMISSIONS, REJECT_SECONDS)
-        listed = [wire.text(request, "id") for request in wire.objects(pending)]
-        for request in dict.fromkeys([*known, *listed]):
+        await self._reject([wire.text(one, "id") for one in wire.objects(pending)])
+
+    async def _reject(self, requests: Sequence[str]) -> None:
+        for request in requests:
             path = wire.permission_reply(request)
-            try:
+            # Closed meanwhile: rejecting one rejects its siblings.
+            with suppress(RuntimeRefused):
                 await self.server.post(path, wire.CANCEL, REJECT_SECONDS)
-            except RuntimeExited:
-                raise
-            except RuntimeRefused:
-                pass  # it was closed meanwhile: rejecting one rejects its siblings

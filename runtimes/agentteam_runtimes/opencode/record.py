@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from agentteam_runtimes.driver import Emit, ItemOutcome, RuntimeEvent
+from agentteam_protocol.errors import RuntimeExited, RuntimeFailure
+from agentteam_runtimes.driver import Emit, ItemOutcome, Noticed, RuntimeEvent
 from agentteam_runtimes.opencode import wire
 from agentteam_runtimes.opencode.server import Server
 from agentteam_runtimes.opencode.turns import Turns
@@ -48,33 +49,47 @@ class Record:
         kind = wire.text(wire.mapping(status, self.turns.session), "type")
         return kind not in ("", "idle")
 
+    async def withdraw(self, message: str) -> bool:
+        """Take an unanswered message back; False: OpenCode keeps it."""
+        try:
+            for id in [*self.turns.unstarted(message), message]:
+                await self.server.delete(wire.message(self.turns.session, id))
+        except RuntimeExited:
+            raise
+        except RuntimeFailure as failure:
+            self.emit(
+                [Noticed("OpenCode keeps a message it did not read", str(failure))]
+            )
+            return False
+        self.turns.withdrawn(message)
+        return True
+
     async def look_up(self, keys: Mapping[str, ItemId]) -> dict[ItemId, ItemOutcome]:
         """
         Tell what became of the entries with these keys.
 
-        An answered one has surfaced. One that stands there unanswered stays with
-        OpenCode, which folds it into its next request. While the session is busy
-        neither that nor an absence is final: such a key is left out.
+        An answered one has surfaced. One that stands there unanswered would be folded
+        into the next request, behind what is sent with it: it is taken back, so that
+        it can be sent in its order, or else stays with OpenCode. While the session is
+        busy nothing of that is final: such a key is left out.
         """
         busy = await self.busy()
-        found = list(
-            wire.objects(await self.server.get(wire.messages(self.turns.session)))
-        )
+        path = wire.messages(self.turns.session)
+        found = list(wire.objects(await self.server.get(path)))
         answered = max((_answered(message) for message in found), default="")
         outcomes: dict[ItemId, ItemOutcome] = {}
         for message in found:
-            mine = [key for key in _keys(message) if key in keys]
+            mine = {key: keys[key] for key in _keys(message) if key in keys}
             id = wire.text(wire.mapping(message, "info"), "id")
             if not mine:
                 continue
             if id <= answered:
-                outcomes |= {keys[key]: ItemOutcome.surfaced for key in mine}
-            elif not busy:
-                outcomes |= {keys[key]: ItemOutcome.carried for key in mine}
-                self.turns.carry(id, {key: keys[key] for key in mine})
+                outcomes |= dict.fromkeys(mine.values(), ItemOutcome.surfaced)
+            elif not busy and not await self.withdraw(id):
+                outcomes |= dict.fromkeys(mine.values(), ItemOutcome.carried)
+                self.turns.carry(id, mine)
         if not busy:
-            missing = dict.fromkeys(keys.values(), ItemOutcome.dropped)
-            outcomes = missing | outcomes
+            outcomes = dict.fromkeys(keys.values(), ItemOutcome.dropped) | outcomes
         return outcomes
 
 

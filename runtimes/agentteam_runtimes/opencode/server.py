@@ -82,6 +82,10 @@ class Server:
         """
         return await self._request("POST", path, body, seconds)
 
+    async def delete(self, path: str, seconds: float = ANSWER_SECONDS) -> Any:
+        """Delete something; as often as one likes."""
+        return await self._request("DELETE", path, None, seconds)
+
     async def _request(
         self, method: str, path: str, body: Mapping[str, object] | None, seconds: float
     ) -> Any:

@@ -138,8 +138,9 @@ class OpenCodeSession:
         raise RuntimeRefused(f"OpenCode has no maintenance task {task}")
 
     async def history(self, keys: Mapping[str, ItemId]) -> Mapping[ItemId, ItemOutcome]:
-        """Look the keys up in the session's messages."""
-        outcomes = await self._record.look_up(keys)
+        """Look the keys up in the session's messages; what is unanswered goes back."""
+        async with self._sending:
+            outcomes = await self._record.look_up(keys)
         active = self.turns.active
         if active is not None and not self.turns.was_accepted(active):
             lost = self.turns.items(active)

@@ -46,7 +46,7 @@ from agentteam_runtimes.opencode import wire
 from agentteam_runtimes.opencode.tools import tool_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from agentteam_protocol.ids import ItemId
 
@@ -78,6 +78,7 @@ class _Entry:
     turn: str
     accepted: bool = False
     surfaced: bool = False
+    withdrawn: bool = False
 
 
 @define
@@ -163,10 +164,26 @@ class Turns:
 
     def waits(self, turn: str) -> bool:
         """Tell whether something of the turn was accepted and not surfaced."""
-        return any(
-            e.turn == turn and e.accepted and not e.surfaced
-            for e in self._entries.values()
-        )
+        return any(self._unread(turn))
+
+    def to_withdraw(self, turn: str) -> list[str]:
+        """
+        Name the messages of an ending turn that are to be taken back.
+
+        The prompt of a turn that failed by itself stays: it is part of the talk.
+        """
+        failed = not self._turns[turn].cut
+        return [m for m, _ in self._unread(turn) if not (failed and m == turn)]
+
+    def unstarted(self, message: str) -> list[str]:
+        """Name the answers to a message that the model has said nothing of."""
+        known = self._messages.values()
+        return [m.id for m in known if m.parent == message and not m.started]
+
+    def withdrawn(self, message: str) -> None:
+        """Take it that OpenCode has the message no longer."""
+        if entry := self._entries.get(message):
+            entry.withdrawn = True
 
     # What comes back.
 
@@ -256,7 +273,7 @@ class Turns:
         return bool(last.error) or last.finish not in ("", "tool-calls", "unknown")
 
     def end(self, turn_id: str) -> list[RuntimeEvent]:
-        """End a turn; what was stored and not answered stays with OpenCode."""
+        """End a turn; what is stored and not answered stays with OpenCode."""
         turn = self._turns[turn_id]
         if turn.ended:
             return []
@@ -271,7 +288,7 @@ class Turns:
                 TurnRef(turn_id),
                 status,
                 detail=detail,
-                items=self._carried(turn_id),
+                items=self._left(turn_id),
                 text=said[-1] if said else "",
                 usage=_sum(m.tokens for m in answers),
             )
@@ -296,7 +313,8 @@ class Turns:
         evidence = Evidence(EVIDENCE, detail=f"{self.session} {answer.id}")
         events: list[RuntimeEvent] = []
         for message, entry in self._entries.items():
-            if entry.surfaced or message > answer.parent:
+            gone = entry.surfaced or entry.withdrawn
+            if gone or message > answer.parent:
                 continue
             events += self.accepted(message)
             entry.surfaced = True
@@ -356,11 +374,17 @@ class Turns:
     def _answers(self, turn: str) -> list[_Message]:
         return [m for m in self._messages.values() if self._owner(m.parent) == turn]
 
-    def _carried(self, turn: str) -> dict[ItemId, ItemOutcome]:
+    def _unread(self, turn: str) -> Iterator[tuple[str, _Entry]]:
+        for message, entry in self._entries.items():
+            if entry.turn == turn and entry.accepted and not entry.surfaced:
+                yield message, entry
+
+    def _left(self, turn: str) -> dict[ItemId, ItemOutcome]:
+        """Say what became of what was not read: taken back, or kept by OpenCode."""
+        dropped, carried = ItemOutcome.dropped, ItemOutcome.carried
         return {
-            item.id: ItemOutcome.carried
-            for entry in self._entries.values()
-            if entry.turn == turn and entry.accepted and not entry.surfaced
+            item.id: dropped if entry.withdrawn else carried
+            for _, entry in self._unread(turn)
             for item in entry.items
         }
 

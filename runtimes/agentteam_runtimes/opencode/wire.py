@@ -86,6 +86,11 @@ def messages(id: str, limit: int | None = None) -> str:
     return f"{path}?limit={limit}" if limit else path
 
 
+def message(session_id: str, id: str) -> str:
+    """Make the path of one message."""
+    return f"/session/{session_id}/message/{id}"
+
+
 def prompt(message: str, items: Iterable[InputItem]) -> JsonObject:
     """Make the body of a prompt: one message, one part for each entry."""
     parts = [

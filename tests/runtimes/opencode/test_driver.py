@@ -119,25 +119,50 @@ async def test_a_cut_turn_ends_and_the_next_one_is_read(desk: OpenCodeDesk) -> N
             cut = await runtime.start_turn(Batch("early", (early,)))
             await runtime.interrupt(cut)
             stranded = await desk.ended(cut)
-            later = await desk.whole_turn(runtime, "later. ")
+            again = desk.item("early. ")
+            later = await desk.begin(runtime, again, desk.item("later. "))
+            await desk.ended(later)
             # An interrupt of nothing harms nothing.
-            await runtime.interrupt(later.turn)
+            await runtime.interrupt(later)
             history = await runtime.history({early.key: early.id})
     assert ended.status is TurnStatus.interrupted
     assert desk.model.requests[1].end == "client gone"
     assert desk.model.requests[2].user_texts[-1] == "the urgent one"
     assert stranded.status is TurnStatus.interrupted
-    if stranded.items:
-        assert stranded.items == {early.id: ItemOutcome.carried}
-    assert history == {early.id: ItemOutcome.surfaced}
-    assert [e.turn for e in surfaced(desk, early)] == [later.turn]
+    assert stranded.items == {early.id: ItemOutcome.dropped}
+    assert history == {early.id: ItemOutcome.dropped}
+    assert surfaced(desk, early) == []
+    assert [e.turn for e in surfaced(desk, again)] == [later]
     told = "".join(desk.model.requests[-1].user_texts)
     assert (told.count("early. "), told.count("later. ")) == (1, 1)
 
 
+@pytest.mark.req("R44")
+async def test_what_opencode_does_not_give_back_is_read_with_the_next_message(
+    desk: OpenCodeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with trio.fail_after(SECONDS):
+        async with desk.open() as runtime:
+            await desk.whole_turn(runtime, "warm")
+            monkeypatch.setattr(wire, "message", lambda *_: "/no/such/path")
+            early = desk.item("early. ")
+            turn = await runtime.start_turn(Batch("early", (early,)))
+            await runtime.interrupt(turn)
+            cut = await desk.ended(turn)
+            history = await runtime.history({early.key: early.id})
+            later = await desk.whole_turn(runtime, "later. ")
+            after = await runtime.history({early.key: early.id})
+    assert cut.items == history == {early.id: ItemOutcome.carried}
+    assert after == {early.id: ItemOutcome.surfaced}
+    assert [e.turn for e in surfaced(desk, early)] == [later.turn]
+    told = "".join(desk.model.requests[-1].user_texts)
+    assert (told.count("early. "), told.count("later. ")) == (1, 1)
+    assert [e for e in desk.seen.of(Noticed) if "keeps a message" in e.what]
+
+
 @pytest.mark.req("R20", "R21", "R45")
 @pytest.mark.bug("B16", "B40")
-async def test_a_steer_is_read_at_the_next_step_or_stays_with_opencode(
+async def test_a_steer_is_read_at_the_next_step_or_taken_back(
     desk: OpenCodeDesk,
 ) -> None:
     with trio.fail_after(SECONDS):
@@ -162,7 +187,8 @@ async def test_a_steer_is_read_at_the_next_step_or_stays_with_opencode(
             await runtime.steer(turn, third)
             await runtime.interrupt(turn)
             cut = await desk.ended(turn)
-            last = await desk.whole_turn(runtime, "last. ")
+            last = desk.item("stranded. "), desk.item("last. ")
+            ended_last = await desk.ended(await desk.begin(runtime, *last))
     assert (ended.status, ended.items) == (TurnStatus.completed, {})
     assert [e.turn for e in surfaced(desk, steered)] == [ended.turn]
     assert streamed.items == {}
@@ -170,8 +196,9 @@ async def test_a_steer_is_read_at_the_next_step_or_stays_with_opencode(
     words = [e.text for e in desk.seen.of(Said, lambda e: e.turn == streamed.turn)]
     assert words[0] == "".join(f"tok{n} " for n in range(80))
     assert not refused.value.written
-    assert cut.items == {third.id: ItemOutcome.carried}
-    assert [e.turn for e in surfaced(desk, third)] == [last.turn]
+    assert cut.items == {third.id: ItemOutcome.dropped}
+    assert surfaced(desk, third) == []
+    assert [e.turn for e in surfaced(desk, last[0])] == [ended_last.turn]
     told = "".join(desk.model.requests[-1].user_texts)
     assert [told.count(i.text) for i in (steered, second, third)] == [1, 1, 1]
 
@@ -266,7 +293,7 @@ async def test_a_failing_model_fails_the_turn_and_one_that_is_retried_can_be_cut
 
 @pytest.mark.req("R44", "R66")
 @pytest.mark.bug("B03", "B10", "B25")
-async def test_killed_it_is_resumed_and_what_it_kept_surfaces_once(
+async def test_killed_it_is_resumed_and_gives_back_what_it_did_not_read(
     desk: OpenCodeDesk,
 ) -> None:
     with trio.fail_after(SECONDS):
@@ -283,11 +310,13 @@ async def test_killed_it_is_resumed_and_what_it_kept_surfaces_once(
         async with desk.open(resume=session) as runtime:
             keys = {kept.key: kept.id, "nobody.1": desk.item("").id}
             history = await runtime.history(keys)
-            after = await desk.whole_turn(runtime, "after. ")
+            again = desk.item("kept. "), desk.item("after. ")
+            after = await desk.ended(await desk.begin(runtime, *again))
         await refused_elsewhere(desk, session)
     assert desk.session == session
-    assert list(history.values()) == [ItemOutcome.carried, ItemOutcome.dropped]
-    assert [e.turn for e in surfaced(desk, kept)] == [after.turn]
+    assert list(history.values()) == [ItemOutcome.dropped, ItemOutcome.dropped]
+    assert surfaced(desk, kept) == []
+    assert [e.turn for e in surfaced(desk, again[0])] == [after.turn]
     told = "".join(desk.model.requests[-1].user_texts)
     assert (told.count("kept. "), told.count("after. ")) == (1, 1)
     assert "sleep 30" in told

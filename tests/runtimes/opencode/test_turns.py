@@ -122,6 +122,29 @@ def test_a_cut_turn_leaves_its_unanswered_prompt_with_opencode() -> None:
     assert {e.turn for e in told if isinstance(e, Surfaced)} == {TurnRef(LATER)}
 
 
+@pytest.mark.req("R44")
+def test_what_was_taken_back_may_be_sent_again_and_never_surfaces() -> None:
+    turns, _ = running()
+    turns.steer(ASK, STEER, item("steer"))
+    turns.accepted(STEER)
+    turns.message(answer(FIRST, ASK, error={"name": "APIError"}))
+    # The prompt of a turn that fails by itself stays where it is.
+    assert turns.to_withdraw(ASK) == [STEER]
+    turns.cut(ASK)
+    assert turns.to_withdraw(ASK) == [ASK, STEER]
+    assert turns.unstarted(ASK) == [FIRST]
+    turns.withdrawn(STEER)
+    ended = only(turns.end(ASK), TurnEnded)
+    assert ended.items == {
+        ItemId("ask"): ItemOutcome.carried,
+        ItemId("steer"): ItemOutcome.dropped,
+    }
+    turns.message(answer(THIRD, LATER))
+    turns.start(LATER, Batch("next", (item("later"),)))
+    told = turns.part(part(THIRD, "step-start"))
+    assert [e.item for e in told if isinstance(e, Surfaced)] == ["ask", "later"]
+
+
 @pytest.mark.bug("B02", "B19")
 def test_what_comes_late_bears_the_turn_it_belongs_to() -> None:
     turns, _ = running()
