@@ -63,6 +63,8 @@ def hear(w: Work, inc: int, e: d.RuntimeEvent) -> None:
 
 def joined(events: Sequence[d.RuntimeEvent]) -> list[d.RuntimeEvent]:
     """Join the pieces of text that came in one read: they are shown at once anyway."""
+    if sum(isinstance(event, d.Output) for event in events) < 2:
+        return list(events)
     result: list[d.RuntimeEvent] = []
     for _, group in groupby(events, key=_place):
         pieces = list(group)
@@ -116,7 +118,8 @@ def _open(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
             w.set(said=Chunk(e.text, w.live.said))
             w.do(fx.Progress(turn.run_id, w.gen, e.text))
         case d.Said():
-            w.set(said=None)
+            if w.live.said is not None:
+                w.set(said=None)
             w.record(j.AssistantMessage(turn.number, e.text))
         case d.ToolStarted():
             if e.call_id not in turn.calls:
