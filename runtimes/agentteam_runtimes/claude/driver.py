@@ -1,8 +1,8 @@
 """
 Claude Code: one `claude --print` per session, stream-json on its standard streams.
 
-What a version can do is read from what it says itself, in its answer to `initialize`;
-one that says nothing there is treated as the older ones are.
+What a version can do is read from what it says itself when a round begins. Before the
+first one its version must do; one that does not say it is treated as the older ones are.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ async def _shake_hands(session: ClaudeSession) -> None:
         )
         if session.no_session:
             raise ResumeRefused(session.no_session)
-        session.greeted(asking.result)
+        session.turns.greeted(wire.text(asking.result, "claude_code_version"))
         return
     raise RuntimeTooSlow(f"claude did not shake hands within {START_SECONDS:g} s")
 

@@ -62,17 +62,9 @@ class ClaudeSession:
     carried: CarriedFile
     _emit: Emit
     _nursery: trio.Nursery
-    capabilities: frozenset[str] = frozenset()
     no_session: str = ""  # what Claude says of a session that it does not know
     _asks: Asks = field(factory=Asks)
     _tools: ToolCalls = field(factory=ToolCalls)
-
-    def greeted(self, answer: JsonObject) -> None:
-        """Take the answer to `initialize`: what this version can do."""
-        self.capabilities = frozenset(wire.strings(answer, "capabilities"))
-        self.turns.lists = {wire.NAMES_IN_REQUESTS, wire.NAMES_IN_LIFECYCLE} <= (
-            self.capabilities
-        )
 
     # The contract.
 
@@ -106,7 +98,7 @@ class ClaudeSession:
             named = TurnRef(active) if active else None
             raise InterruptRefused("that turn is not active", named)
         self.turns.cut(active)
-        if wire.CANCELS_QUEUED in self.capabilities:
+        if self.turns.receipts:
             await self._interrupt(active)
         else:
             await self._withdraw_and_interrupt(active)

@@ -128,12 +128,17 @@ class Turns:
         self.session = session
         self.named = named  # its record exists, so it can be resumed
         self.lists = False  # requests name their inputs
+        self.receipts = False  # an interrupt drops what waits, and says so
         self.carried: dict[str, ItemId] = {}
         self.active: str | None = None
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
         self._calls: OrderedDict[str, str] = OrderedDict()
         self._entries: dict[str, _Entry] = {}
         self._round = _Round()
+
+    def greeted(self, version: str) -> None:
+        """Take the version that it is; the first round tells what it can do."""
+        self.lists = self.receipts = wire.version(version) >= wire.SAYS_SO
 
     # What we send.
 
@@ -252,6 +257,9 @@ class Turns:
     def _system(self, line: JsonObject) -> list[RuntimeEvent]:
         subtype = wire.text(line, "subtype")
         if subtype == "init":
+            said = frozenset(wire.strings(line, "capabilities"))
+            self.lists = said >= {wire.NAMES_IN_REQUESTS, wire.NAMES_IN_LIFECYCLE}
+            self.receipts = wire.CANCELS_QUEUED in said
             return self._begin()
         if subtype == "status":
             for uuid in wire.strings(line, "user_message_uuids"):

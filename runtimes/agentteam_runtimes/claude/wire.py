@@ -36,10 +36,12 @@ ASK: Final = "can_use_tool"
 HOOK: Final = "hook_callback"
 MCP: Final = "mcp_message"
 
-# What newer versions say they can do, in their answer to `initialize`.
+# What newer versions say they can do, whenever a round begins.
 NAMES_IN_REQUESTS: Final = "request_marker_lists_v1"
 NAMES_IN_LIFECYCLE: Final = "msg_lifecycle_v1"
 CANCELS_QUEUED: Final = "interrupt_cancel_queued_v1"
+# The oldest that is known to say all three.
+SAYS_SO: Final = (2, 1, 332)
 
 SERVER: Final = "agentteam"
 # A message of Claude's own making, such as the text of an API error.
@@ -85,6 +87,11 @@ def refusal(id: str, error: str) -> bytes:
     """Refuse a request of Claude."""
     inner = {"subtype": "error", "request_id": id, "error": error}
     return encode_line({"type": RESPONSE, "response": inner})
+
+
+def version(said: str) -> tuple[int, ...]:
+    """Read a version; an empty one is older than any."""
+    return tuple(int(part) for part in said.split(".") if part.isdecimal())
 
 
 def mapping(value: object, *keys: str) -> JsonObject:

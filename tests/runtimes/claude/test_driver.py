@@ -10,6 +10,7 @@ from tests.kit.model_server import do
 
 from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes.claude.driver import ClaudeDriver
+from agentteam_runtimes.claude.turns import NAMED, REPEATED
 from agentteam_runtimes.driver import (
     EvidenceLevel,
     Exited,
@@ -72,7 +73,8 @@ async def test_entry_surfaces_when_the_model_answers_and_not_before(
 
     assert request.user_texts == [item.text]
     assert (surfaced.item, surfaced.key, surfaced.turn) == (item.id, item.key, turn)
-    assert "message_start" in surfaced.evidence.kind
+    named = "2.1.197" not in str(desk.home.bin)
+    assert surfaced.evidence.kind == (NAMED if named else REPEATED)
 
 
 async def test_batch_surfaces_as_one_input_with_its_own_entries(
