@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 from tests.kit.link_server import LinkServer, open_link_server
 
 from agentteam_protocol.control import Resolution
@@ -141,6 +141,20 @@ async def test_frames_arrive_in_order_and_are_dropped_at_the_receipt(
         await daemon.journal.flushed()
         assert await daemon.journal.outbound(0) == []
         assert server.hellos == [Hello(VERSION, DaemonId("dmn_1"), "host")]
+
+
+async def test_reports_in_quick_succession_leave_as_one_message(tmp_path: Path) -> None:
+    limits = evolve(FAST, gather=60)
+    async with open_link_server() as server, linked(tmp_path, server, limits) as daemon:
+        await daemon.link.greeted()
+        for number in range(1, 11):
+            await daemon.journal.append(A, [], [receipt(number)]).wait()
+        # Somebody waits for this one, so it takes along what is there.
+        answer = Answer(5, True, {"events": []})
+        daemon.link.send_live(answer)
+        expected = [*(receipt(n) for n in range(1, 11)), answer]
+        assert await server.until(11) == expected
+        assert len(server.acks) <= 2  # messages, the first word among them
 
 
 async def test_a_receipt_leaves_only_when_the_effects_are_durable(

@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 import trio
 import trio.testing
@@ -17,7 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, select
 
-from agentteam_supervisor.server import schema
+from agentteam_supervisor.server import events, schema
 from agentteam_supervisor.server.store import (
     StateUnusable,
     _upgrade,
@@ -304,3 +305,27 @@ async def test_what_was_claimed_while_the_disk_filled_up_is_there(
         rows = await store.read(lambda tx: tx.all(select(schema.meta.c.key)))
     assert claimed - {row["key"] for row in rows} == set()
     assert len(claimed) < 16 * 20, "the disk was never full"
+
+
+async def test_committed_events_are_at_hand_and_undone_ones_are_not(
+    tmp_path: Path,
+) -> None:
+    async with open_store(tmp_path / "s.db") as store:
+        assert store.told_after(0) is None  # what is older is only on the disk
+        await store.write(lambda tx: events.emit(tx, "test", {"n": 1}))
+
+        def fail(tx: Tx) -> None:
+            events.emit(tx, "test", {"n": "undone"})
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            await store.write(fail)
+        await store.write(lambda tx: events.emit(tx, "test", {"n": 2}))
+        stored = await store.read(lambda tx: events.after(tx, 0, 10))
+        told = store.told_after(0)
+        assert told is not None
+        assert [(t.seq, orjson.loads(t.data)) for t in told] == [
+            (row["seq"], row["data"]) for row in stored
+        ]
+        assert [orjson.loads(t.data)["n"] for t in told] == [1, 2]
+        assert store.told_after(told[-1].seq) == []
