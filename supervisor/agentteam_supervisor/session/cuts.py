@@ -353,10 +353,10 @@ def converge(w: Work, *, gone: bool = False) -> None:
         proceed(w)
 
 
-def without_process(w: Work, *, paced: bool = False) -> None:
+def without_process(w: Work, *, paced: bool = False, why: str = "") -> None:
     """Go on after the process is gone: a new one only if something needs it."""
     w.set(phase=Phase.offline, capabilities=None)
     if w.live.closing is not None:
         proceed(w)
     elif w.ledger.runnable or open_items(w):
-        start(w, recovering=True, paced=paced)
+        start(w, recovering=True, paced=paced, why=why)

@@ -36,7 +36,8 @@ class OpenRuntime:
     Start incarnation `inc`; answered by `RuntimeReady` or `StartFailed`.
 
     `unsettled` are the entries to look up in its history first. `paced`: the last one
-    died by itself, so restart intensity applies; our own kills do not count.
+    died by itself, so restart intensity applies; our own kills do not count. `why` it
+    died, for people to read when it is not started any more.
     """
 
     waits: ClassVar[bool] = False
@@ -44,6 +45,7 @@ class OpenRuntime:
     resume: str | None
     unsettled: tuple[Item, ...] = ()
     paced: bool = False
+    why: str = ""
 
 
 @frozen

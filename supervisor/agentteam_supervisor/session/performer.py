@@ -43,10 +43,7 @@ if TYPE_CHECKING:
 
 GONE = "the runtime is not running"
 CUT = "the run was interrupted"
-GAVE_UP = Diagnostic(
-    "the runtime keeps dying soon after its start",
-    f"find out why (agentteam doctor), {RESUME}",
-)
+GAVE_UP = "the runtime keeps dying soon after its start"
 
 
 class Stage(Protocol):
@@ -129,7 +126,7 @@ class Performer:
     def _open(self, order: fx.OpenRuntime) -> None:
         delay = self._ports.pace(trio.current_time()) if order.paced else 0.0
         if delay is None:
-            self._feed(StartFailed(order.inc, GAVE_UP))
+            self._feed(StartFailed(order.inc, _gave_up(order.why)))
             return
         self._incarnation = Incarnation(
             order, self._ports, self._limits, self._feed, self._deadlines.heard, delay
@@ -309,3 +306,9 @@ class Performer:
 
     def _feed(self, event: Event) -> None:
         self._stage.feed(event)
+
+
+def _gave_up(why: str) -> Diagnostic:
+    """Say that it keeps dying, and of what it died last."""
+    problem = f"{GAVE_UP}: {why}" if why else GAVE_UP
+    return Diagnostic(problem, f"find out why (agentteam doctor), {RESUME}")

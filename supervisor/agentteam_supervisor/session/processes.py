@@ -167,14 +167,14 @@ def _died(w: Work, why: str) -> None:
     w.record(*closing_records(turn), end, j.FenceClosed(w.gen, w.gen.next()))
     w.do(fx.CancelTurn(turn.run_id))
     forget_turn(w)
-    without_process(w, paced=True)
+    without_process(w, paced=True, why=why)
 
 
 def _maintenance_died(w: Work, why: str) -> None:
     aborted = w.live.maintenance is not None and w.live.maintenance.aborted
     give_up_maintenance(w, f"maintenance_failed: {why}")
     w.record(j.FenceClosed(w.gen, w.gen.next()))
-    without_process(w, paced=not aborted)
+    without_process(w, paced=not aborted, why=why)
 
 
 def kill_failed(w: Work, e: ev.KillFailed) -> None:

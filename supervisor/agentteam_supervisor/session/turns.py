@@ -96,7 +96,9 @@ def wake(w: Work) -> None:
             pass
 
 
-def start(w: Work, *, recovering: bool = False, paced: bool = False) -> None:
+def start(
+    w: Work, *, recovering: bool = False, paced: bool = False, why: str = ""
+) -> None:
     """Bring a process up; a due turn is opened first, so that Stop can name it (t36)."""
     w.set(
         phase=Phase.recovering if recovering else Phase.starting,
@@ -110,7 +112,7 @@ def start(w: Work, *, recovering: bool = False, paced: bool = False) -> None:
     in_flight = tuple(f.item for f in w.ledger.in_flight.values())
     unsettled = in_flight + doubted(w)
     inc = w.ledger.inc + 1
-    w.do(fx.OpenRuntime(inc, w.ledger.resume, unsettled, paced))
+    w.do(fx.OpenRuntime(inc, w.ledger.resume, unsettled, paced, why))
 
 
 def open_turn(w: Work) -> None:
