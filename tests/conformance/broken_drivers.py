@@ -28,10 +28,13 @@ from agentteam_runtimes.driver import (
     Runtime,
     RuntimeEvent,
     SessionSpec,
+    SubmitRefused,
     Surfaced,
     Survivor,
+    ToolEnded,
     TurnEnded,
     TurnRef,
+    TurnStarted,
     TurnStatus,
 )
 from agentteam_runtimes.rehearsal.driver import RehearsalDriver
@@ -309,6 +312,76 @@ class KeepsApprovalOpen(Broken):
             emit([e for e in events if not isinstance(e, AskClosed)])
 
         return through
+
+
+class GuessesTheTurn(Broken):
+    """Ties every event to the turn that runs when its line is read."""
+
+    def filter(self, emit: Emit) -> Emit:
+        running: list[TurnRef] = []
+
+        def through(events: Sequence[RuntimeEvent]) -> None:
+            for event in events:
+                if isinstance(event, TurnStarted):
+                    running.append(event.turn)
+                if isinstance(event, ToolEnded):
+                    emit([evolve(event, turn=running[-1])])
+                else:
+                    emit([event])
+
+        return through
+
+
+class EndsTwice(Broken):
+    """Tells the end of a turn for each sign of it."""
+
+    def filter(self, emit: Emit) -> Emit:
+        def through(events: Sequence[RuntimeEvent]) -> None:
+            emit([*events, *(e for e in events if isinstance(e, TurnEnded))])
+
+        return through
+
+
+class _Pushing(Wrapped):
+    turn: TurnRef
+
+    async def start_turn(self, batch: Batch) -> TurnRef:
+        try:
+            self.turn = await self.inner.start_turn(batch)
+        except SubmitRefused:
+            await self.inner.steer(self.turn, batch.items[0])
+        return self.turn
+
+
+class MakesSteersOfStarts(Broken):
+    """Hands a batch to whatever runs when it is busy."""
+
+    async def wrap(
+        self, runtime: Runtime, emit: Emit, spec: SessionSpec, resume: str | None
+    ) -> Runtime:
+        return _Pushing(runtime, emit)
+
+
+class ReplacesLostSessions(Broken):
+    """Opens a fresh session where the old one is gone, and says nothing."""
+
+    @asynccontextmanager
+    async def open(
+        self, spec: SessionSpec, resume: str | None, emit: Emit
+    ) -> AsyncGenerator[Runtime]:
+        known = resume is not None and (spec.state_dir / f"{resume}.jsonl").exists()
+        async with self.inner.open(spec, resume if known else None, emit) as runtime:
+            yield runtime
+
+
+class NeverReady(Broken):
+    """Waits for a handshake without a limit."""
+
+    async def wrap(
+        self, runtime: Runtime, emit: Emit, spec: SessionSpec, resume: str | None
+    ) -> Runtime:
+        await trio.sleep_forever()
+        raise AssertionError("for ever ended")
 
 
 class _Ghost(Wrapped):

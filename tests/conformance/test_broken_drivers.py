@@ -14,9 +14,11 @@ from agentteam_runtimes.conformance import (
     test_containment as containment,
     test_death as death,
     test_interrupt as interrupts,
+    test_late as late,
     test_resume as resume,
     test_start as starts,
     test_steer as steers,
+    test_turns as turns,
 )
 from agentteam_runtimes.conformance.bench import Bench
 from agentteam_runtimes.conformance.claims import Claims
@@ -94,6 +96,36 @@ FAULTS: list[tuple[type[broken.Broken], Callable[..., None], dict[str, str], str
         "the turn was cut and ended, and its ask ask-1 is still open",
     ),
     (
+        broken.GuessesTheTurn,
+        late.test_late_output_never_bears_the_name_of_the_next_turn,
+        {},
+        "the output of a tool of turn-1 came as an event of turn-2",
+    ),
+    (
+        broken.EndsTwice,
+        turns.test_turns_follow_each_other_under_names_of_their_own,
+        {},
+        "the turn turn-1 ended twice",
+    ),
+    (
+        broken.MakesSteersOfStarts,
+        turns.test_a_batch_is_refused_while_a_turn_runs,
+        {},
+        "start_turn took a batch (as turn-1) while turn-1 was running",
+    ),
+    (
+        broken.ReplacesLostSessions,
+        resume.test_a_session_that_does_not_exist_is_told_as_that,
+        {},
+        "which does not exist",
+    ),
+    (
+        broken.NeverReady,
+        starts.test_leaving_ends_the_runtime_whatever_it_does,
+        {},
+        "open() did not return within 1.2 s",
+    ),
+    (
         broken.HangsAfterDeath,
         death.test_a_call_that_waits_is_answered_by_the_death,
         {},
@@ -114,7 +146,9 @@ def test_a_fault_is_named(
     given: dict[str, Any],
     told: str,
 ) -> None:
-    bench = Bench(fault(), open_stage, tmp_path, Claims(), patience=3)
+    # Whatever waits in vain does so for this long; a start for longer.
+    patience = 0.2 if fault is broken.NeverReady else 3
+    bench = Bench(fault(), open_stage, tmp_path, Claims(), patience)
     with pytest.raises(pytest.fail.Exception) as failed:
         check(bench, **given)
     message = str(failed.value)

@@ -6,6 +6,7 @@ import functools
 import itertools
 import secrets
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
 CHECK_SECONDS = 300.0  # above the sum of a check's own bounds
+STARTS = 6  # a start or an end may take so many times the patience
+BOUNDED = "a start that cannot be is an error in time, and leaving always ends."
 GONE_SECONDS = 3.0  # how long the kernel may take to forget what was killed
 
 
@@ -76,13 +79,20 @@ class Bench:
     async def open(
         self, *, asks: bool = False, resume: str | None = None
     ) -> AsyncGenerator[Live]:
-        """Open an incarnation, as a session does."""
+        """Open an incarnation, as a session does; start and end have a bound too."""
         spec = self.spec(asks=asks)
         self.judge.opens()
         live = Live(self)
-        async with self.driver.open(spec, resume, live.emit) as live.runtime:
-            yield live
-            live.verdict()
+        seconds = STARTS * self.patience
+        what = "open() did not return"
+        with trio.CancelScope(deadline=trio.current_time() + seconds) as bound:
+            async with self.driver.open(spec, resume, live.emit) as live.runtime:
+                bound.deadline, what = inf, "leaving the incarnation did not end"
+                yield live
+                live.verdict()
+                bound.deadline = trio.current_time() + seconds
+        if bound.cancelled_caught:
+            raise Fault(f"{what} within {seconds:g} s", BOUNDED)
 
     def spec(self, *, asks: bool = False) -> SessionSpec:
         options = self.stage.asking() if asks else self.stage.options()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -28,6 +29,7 @@ from agentteam_runtimes.driver import (
     ToolEnded,
     ToolStarted,
     TurnEnded,
+    TurnRef,
     TurnStarted,
     TurnStatus,
 )
@@ -161,11 +163,15 @@ async def test_the_first_answer_of_an_ask_counts(tmp_path: Path) -> None:
         async with open_stage(tmp_path) as stage:
             for _ in range(20):
                 turn = await stage.begin({"ask": "shell"}, {"run": "touch ran"})
-                asked = await stage.until(Asked, lambda e, t=turn: e.turn == t)
+                asked = await stage.until(Asked, partial(_is_of, turn))
                 await stage.runtime.answer(asked.ask, ApprovalOutcome.rejected)
                 await stage.runtime.answer(asked.ask, ApprovalOutcome.allowed_once)
                 await stage.end_of(turn)
     assert not (tmp_path / "ran").exists()
+
+
+def _is_of(turn: TurnRef, asked: Asked) -> bool:
+    return asked.turn == turn
 
 
 async def test_a_late_ask_and_a_late_send_are_of_the_old_turn(tmp_path: Path) -> None:
