@@ -154,7 +154,7 @@ async def test_reports_in_quick_succession_leave_as_one_message(tmp_path: Path) 
         daemon.link.send_live(answer)
         expected = [*(receipt(n) for n in range(1, 11)), answer]
         assert await server.until(11) == expected
-        assert len(server.acks) <= 2  # messages, the first word among them
+        assert len(server.acks) <= 3  # messages: hello, a first receipt, and the rest
 
 
 async def test_a_receipt_leaves_only_when_the_effects_are_durable(
