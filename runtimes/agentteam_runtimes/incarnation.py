@@ -187,10 +187,13 @@ class Incarnation:
         Without asking the warden: most turns leave nothing, and this is a few reads.
         """
         runtime, warden = self.identity.runtime, self.identity.warden
-        return process_table.is_childless(runtime.pid) and (
+        if not process_table.is_childless(runtime.pid):
+            return False
+        try:
             # After it: what is orphaned moves up to the warden, and nothing down.
-            process_table.read_children(warden.pid) == [runtime.pid]
-        )
+            return process_table.read_own_children(warden.pid) == [runtime.pid]
+        except OSError:
+            return False
 
     # What a driver does with it
 

@@ -156,19 +156,27 @@ def is_childless(pid: int) -> bool:
     A child belongs to one thread, and passes to another only when that one ends: all
     threads that were asked must still be there.
     """
+    tasks = f"/proc/{pid}/task"
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
-        if any(_has_child(f"/proc/{pid}/task/{thread}/children") for thread in threads):
+        if os.stat(tasks).st_nlink == 3:  # a link for each thread, and two of its own
+            return read_own_children(pid) == []
+        threads = os.listdir(tasks)
+        if any(_read_children_of(pid, thread) for thread in threads):
             return False
-        return set(threads) <= set(os.listdir(f"/proc/{pid}/task"))
+        return set(threads) <= set(os.listdir(tasks))
     except OSError:
         return False
 
 
-def _has_child(path: str) -> bool:
-    children = os.open(path, os.O_RDONLY)
+def read_own_children(pid: int) -> list[int]:
+    """List the children of a process's first thread; raises when it has gone."""
+    return [*map(int, _read_children_of(pid, str(pid)).split())]
+
+
+def _read_children_of(pid: int, thread: str) -> bytes:
+    children = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY)
     try:
-        return os.read(children, 16) != b""
+        return os.read(children, 4096)
     finally:
         os.close(children)
 
