@@ -21,7 +21,7 @@ from agentteam_supervisor.session.repair import repair
 from agentteam_supervisor.session.state import Ledger, Live, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from agentteam_protocol.frames import AgentGranted, Frame
     from agentteam_protocol.ids import AgentId
@@ -83,7 +83,7 @@ def _shelves(journal: Journal, agents: Iterable[AgentId]) -> Iterator[list[Agent
 
 
 @contextmanager
-def _no_rounds_of_the_collector() -> Iterator[None]:
+def _no_rounds_of_the_collector() -> Generator[None]:
     """
     Keep the garbage collector out while very much is made that stays.
 
