@@ -1,44 +1,108 @@
-"""Our own drivers pass the kit that other authors run on theirs."""
+"""The kit that authors run on their drivers, run on ours and on the tutorial's."""
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.kit.conformance import run_kit
+from attrs import frozen
+from tests.kit.conformance import do, run_kit
 from tests.kit.parts import find_part
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
 
-    Runs = dict[str, Future[subprocess.CompletedProcess[str]]]
+    Ran = subprocess.CompletedProcess[str]
+    Runs = dict[str, Future[Ran]]
 
 pytestmark = pytest.mark.slow
 
-DRIVERS = [
-    "rehearsal",
-    pytest.param("codex", marks=pytest.mark.needs("codex")),
-]
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "tests" / "sample_adapter"
+PATIENCE = ("--patience", "30")  # they run side by side
+
+
+@frozen
+class Tried:
+    """A driver of ours, on the stage where the kit tries it."""
+
+    runtime: str
+    stage: str
+    part: str | None = None  # the outside part that it needs
+
+    def run(self) -> Ran:
+        return run_kit(self.runtime, "--stage", self.stage, *PATIENCE)
+
+
+OURS = {
+    "rehearsal": Tried("rehearsal", "tests.conformance.rehearsal_stage:open_stage"),
+    "codex": Tried("codex", "tests.conformance.codex_stage:open_stage", "codex"),
+}
 
 
 @pytest.fixture(scope="module")
-def runs() -> Iterator[Runs]:
-    """Start the kit on every driver that is here: most of it is waiting."""
-    names = ["rehearsal", *(name for name in ("codex",) if find_part(name))]
-    with ThreadPoolExecutor(len(names)) as pool:
-        yield {name: pool.submit(_run, name) for name in names}
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runs]:
+    """Start the kit on all that was selected at once: most of it is waiting."""
+    selected = {_name(item) for item in request.session.items}
+    with ThreadPoolExecutor() as pool:
+        found = {
+            name: pool.submit(tried.run)
+            for name, tried in OURS.items()
+            if name in selected and (tried.part is None or find_part(tried.part))
+        }
+        if "toy" in selected:
+            work = tmp_path_factory.mktemp("sample")
+            found["toy"] = pool.submit(_run_installed, work)
+        yield found
 
 
-def _run(name: str) -> subprocess.CompletedProcess[str]:
-    stage = f"tests.conformance.{name}_stage:open_stage"
-    return run_kit(name, "--stage", stage, "--patience", "30")
-
-
-@pytest.mark.parametrize("name", DRIVERS)
 @pytest.mark.req("R65")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.needs(tried.part) if tried.part else ())
+        for name, tried in OURS.items()
+    ],
+)
 def test_a_driver_of_ours_shows_what_it_claims(name: str, runs: Runs) -> None:
-    ran = runs[name].result()
+    _conforms(runs[name].result())
+
+
+@pytest.mark.parametrize("name", ["toy"])
+def test_the_sample_adapter_installs_beside_our_wheel_and_conforms(
+    name: str, runs: Runs
+) -> None:
+    _conforms(runs[name].result())
+
+
+def _conforms(ran: Ran) -> None:
     assert ran.returncode == 0, ran.stdout
-    assert "conforms to contract" in ran.stdout, ran.stdout
+    assert "\nconforms to contract" in ran.stdout, ran.stdout
+
+
+def _run_installed(work: Path) -> Ran:
+    """Build both wheels, install them in a fresh venv, and run the kit from there."""
+    wheels, venv = work / "wheels", work / "venv"
+    pip = (sys.executable, "-m", "pip")
+    python = str(venv / "bin" / "python")
+    for project in (ROOT, SAMPLE):
+        do((*pip, "wheel", "--no-deps", "-w", str(wheels), str(project)))
+    do((sys.executable, "-m", "venv", "--without-pip", str(venv)))
+    (ours,) = wheels.glob("agentteam_supervisor-*.whl")
+    (toy,) = wheels.glob("agentteam_runtime_toy-*.whl")
+    do((*pip, "--python", python, "install", f"{ours}[conformance]", str(toy)))
+    stage = "toy_adapter.stage:open_stage"
+    return run_kit("toy", "--stage", stage, *PATIENCE, python=python, cwd=venv)
+
+
+def _name(item: pytest.Item) -> str:
+    """Name the driver that a test of this file is about."""
+    called: Any = getattr(item, "callspec", None)
+    mine = called is not None and item.path == Path(__file__)
+    return str(called.params.get("name")) if mine else ""
