@@ -28,7 +28,7 @@ from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import FENCE
 from agentteam_runtimes.claude.command import command, environment, version
 from agentteam_runtimes.claude.dialogue import Dialogue
-from agentteam_runtimes.claude.record import CarriedFile
+from agentteam_runtimes.claude.record import Adoption, CarriedFile
 from agentteam_runtimes.claude.session import ClaudeSession
 from agentteam_runtimes.claude.turns import Turns
 from agentteam_runtimes.contained import Contained
@@ -83,8 +83,8 @@ class ClaudeDriver:
         self, spec: SessionSpec, resume: str | None, emit: Emit
     ) -> AsyncGenerator[Runtime, None]:
         failure: RuntimeFailure | None = None
-        # The agent may have been made on a session that a person already has.
-        resume = resume or spec.options.resume
+        adoption = Adoption(spec.options.resume, spec.state_dir / "adopted")
+        resume = resume or adoption.due
         opening = _Opening(spec, resume or str(uuid.uuid4()), resume is not None, emit)
         with _scratch(opening.scratch):
             async with (
@@ -103,6 +103,7 @@ class ClaudeDriver:
                     await _shake_hands(session)
                     opening.ready = True
                     if resume is not None:
+                        adoption.done(resume)
                         emit([SessionNamed(resume)])
                 except RuntimeExited as error:
                     failure = await _last_words(incarnation, session, error)

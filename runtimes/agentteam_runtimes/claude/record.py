@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import define
+from attrs import define, frozen
 
 from agentteam_protocol.ids import ItemId
 from agentteam_runtimes.claude import wire
@@ -69,6 +69,30 @@ def _is_answer(row: JsonObject) -> bool:
     if row.get("type") != wire.ASSISTANT:
         return False
     return wire.mapping(row, "message").get("model") != wire.SYNTHETIC
+
+
+@frozen
+class Adoption:
+    """
+    The session that a person already had, for an agent that is made on it.
+
+    It is taken up once. Later the agent's own token names it; without one it is lost.
+    """
+
+    session: str | None
+    path: Path
+
+    @property
+    def due(self) -> str | None:
+        with suppress(OSError):
+            if self.path.read_text() == self.session:
+                return None
+        return self.session
+
+    def done(self, session: str) -> None:
+        if session == self.session:
+            with suppress(OSError):
+                self.path.write_text(session)
 
 
 @define
