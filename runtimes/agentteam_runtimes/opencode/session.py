@@ -206,9 +206,8 @@ class OpenCodeSession:
     def _status(self, status: JsonObject) -> list[RuntimeEvent]:
         if wire.text(status, "type") != "retry":
             return []
-        return [
-            Noticed("the model failed, OpenCode retries", wire.text(status, "message"))
-        ]
+        what, why = "the model failed, OpenCode retries", wire.text(status, "message")
+        return [Noticed(what, why, told=wire.number(status, "attempt") == 1)]
 
     def _error(self, error: JsonObject) -> list[RuntimeEvent]:
         told = wire.text(wire.mapping(error, "data"), "message")

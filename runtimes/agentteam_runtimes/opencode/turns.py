@@ -44,9 +44,10 @@ from agentteam_runtimes.driver import (
 from agentteam_runtimes.jsonlines import JsonObject
 from agentteam_runtimes.opencode import wire
 from agentteam_runtimes.opencode.tools import tool_event
+from agentteam_runtimes.opencode.usage import add_up, read_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from agentteam_protocol.ids import ItemId
 
@@ -215,7 +216,7 @@ class Turns:
         )
         known.finish = wire.text(info, "finish") or known.finish
         known.error = wire.mapping(info, "error") or known.error
-        known.tokens = _tokens(wire.mapping(info, "tokens")) or known.tokens
+        known.tokens = read_tokens(wire.mapping(info, "tokens")) or known.tokens
         return []
 
     def part(self, part: JsonObject) -> list[RuntimeEvent]:
@@ -290,7 +291,7 @@ class Turns:
                 detail=detail,
                 items=self._left(turn_id),
                 text=said[-1] if said else "",
-                usage=_sum(m.tokens for m in answers),
+                usage=add_up(m.tokens for m in answers),
             )
         ]
 
@@ -387,22 +388,6 @@ class Turns:
             for _, entry in self._unread(turn)
             for item in entry.items
         }
-
-
-def _tokens(tokens: JsonObject) -> dict[str, int]:
-    kept = {
-        k: v for k in ("input", "output", "reasoning") if (v := wire.number(tokens, k))
-    }
-    cached = wire.number(wire.mapping(tokens, "cache"), "read")
-    return kept | ({"cached": cached} if cached else {})
-
-
-def _sum(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for tokens in counts:
-        for name, number in tokens.items():
-            total[name] = total.get(name, 0) + number
-    return total
 
 
 def _remember(kept: OrderedDict[str, V], key: str, value: V) -> None:
