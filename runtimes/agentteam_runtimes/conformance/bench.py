@@ -180,7 +180,7 @@ def check(
         failure: BaseException | None = None
         try:
             trio.run(bench.perform, lambda: body(bench, *args, **kwargs))
-        except BaseException as error:
+        except BaseException as error:  # the boundary: whatever it was ends the test
             failure = error
         # Outside of the handler, so that no chain of exceptions is shown.
         if failure is not None:

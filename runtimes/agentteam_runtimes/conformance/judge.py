@@ -53,6 +53,8 @@ class Entry:
     accepted: bool = False
     surfaced: bool = False
     outcome: ItemOutcome | None = None
+    turn: str = ""  # in which it was surfaced
+    at_risk: bool = False  # the process died in that turn: its record may lack it
 
     @property
     def fate(self) -> ItemOutcome | None:
@@ -77,6 +79,9 @@ class Judge:
 
     def opens(self) -> None:
         """A new incarnation: its turns and asks are named afresh."""
+        for entry in self.entries.values():
+            died = entry.surfaced and entry.turn in self._started - self._ended
+            entry.at_risk = entry.at_risk or died
         self._started, self._ended, self._asks = set(), set(), set()
         self._exited = False
 
@@ -193,7 +198,7 @@ class Judge:
         elif entry.outcome is ItemOutcome.dropped:
             self._fault(f"{entry} was dropped, and surfaced after that", ONCE)
         else:
-            entry.surfaced = True
+            entry.surfaced, entry.turn = True, event.turn.id
 
     def _tied(self, event: RuntimeEvent, turn: TurnRef | None) -> None:
         if turn is not None and turn.id not in self._started:

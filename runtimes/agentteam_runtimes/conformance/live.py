@@ -200,7 +200,8 @@ class Live:
                     "what the runtime accepted is never submitted again by the driver,"
                     " not at a resume either.",
                 )
-            if seen == 0 and entry.fate is ItemOutcome.surfaced:
+            lost = seen == 0 and not entry.at_risk
+            if lost and entry.fate is ItemOutcome.surfaced:
                 raise Fault(
                     f"{entry} is said to be surfaced, and the model was never given it",
                     "`Surfaced` is emitted only on the runtime's own evidence that the"
@@ -233,7 +234,7 @@ class Live:
             raise Fault(f"{method}() raised {kind}: {failure}", METHODS) from failure
         except Fault:
             raise
-        except Exception as error:
+        except Exception as error:  # the boundary: a driver is somebody else's code
             kind = type(error).__name__
             raise Fault(
                 f"{method}() raised {kind}: {error}, which is no RuntimeFailure",
