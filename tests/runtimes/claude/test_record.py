@@ -1,0 +1,210 @@
+"""Claude's own record, our notes beside it, and the lines that we write."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agentteam_protocol.approval import ApprovalOutcome
+from agentteam_protocol.ids import ItemId
+from agentteam_runtimes.claude import wire
+from agentteam_runtimes.claude.asks import Asks, fence
+from agentteam_runtimes.claude.command import command, environment, settings
+from agentteam_runtimes.claude.record import Adoption, CarriedFile, read_fates
+from agentteam_runtimes.claude.tools import ToolCalls
+from agentteam_runtimes.driver import (
+    AskClosed,
+    ItemOutcome,
+    Options,
+    ReadCalled,
+    SendCalled,
+    TurnRef,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TURN = TurnRef("turn")
+
+
+def test_the_record_tells_what_an_answer_followed(tmp_path: Path) -> None:
+    rows: list[Any] = [
+        {"type": "user", "uuid": "a.1+b.1"},
+        {"type": "assistant", "message": {"model": "m"}},
+        {"type": "attachment", "attachment": {"source_uuid": "c.1"}},
+        {"type": "queue-operation", "uuid": "d.1"},
+        {"type": "user", "uuid": "f.1", "mergedSendUuids": ["e.1"]},
+        {"type": "assistant", "message": {"model": wire.SYNTHETIC}},
+    ]
+    record = tmp_path / "project" / "session.jsonl"
+    record.parent.mkdir()
+    record.write_text("\n".join(map(json.dumps, rows)) + '\n{"type": "assis')
+    surfaced, carried = ItemOutcome.surfaced, ItemOutcome.carried
+    assert read_fates(tmp_path, "session") == {
+        "a.1": surfaced,
+        "b.1": surfaced,
+        "c.1": carried,
+        "e.1": carried,
+        "f.1": carried,
+    }
+    assert read_fates(tmp_path, "another") == {}
+
+
+def test_what_is_carried_is_kept_for_the_session_it_belongs_to(tmp_path: Path) -> None:
+    file = CarriedFile(tmp_path / "carried.json")
+    file.keep("session", {})
+    assert not file.path.exists()
+    file.keep("session", {"a.1": ItemId("a")})
+    assert CarriedFile(file.path).read("session") == {"a.1": "a"}
+    assert CarriedFile(file.path).read("another") == {}
+    file.keep("session", {})
+    assert CarriedFile(file.path).read("session") == {}
+    file.path.write_text("{torn")
+    assert CarriedFile(file.path).read("session") == {}
+
+
+def test_a_session_is_adopted_once(tmp_path: Path) -> None:
+    adoption = Adoption("theirs", tmp_path / "adopted")
+    assert adoption.due == "theirs"
+    adoption.done("another")
+    assert adoption.due == "theirs"
+    adoption.done("theirs")
+    assert adoption.due is None
+    assert Adoption("a second one", adoption.path).due == "a second one"
+    assert Adoption(None, adoption.path).due is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("hello", ["hello"]),
+        ("/help me", ["/", "help me"]),
+        (" \n/clear", [" \n/", "clear"]),
+        ("/", ["/"]),
+        ("", [""]),
+        ("a \ud800 b", ["a \ufffd b"]),
+    ],
+)
+@pytest.mark.req("R10")
+def test_a_text_is_never_a_command(text: str, parts: list[str]) -> None:
+    line = json.loads(wire.user_line("a.1", [text]))
+    assert line["uuid"] == "a.1"
+    assert [part["text"] for part in line["message"]["content"]] == parts
+
+
+@pytest.mark.parametrize("outcome", ApprovalOutcome)
+@pytest.mark.inv(4, 5)
+def test_an_ask_is_answered_once_and_only_an_allow_allows(
+    outcome: ApprovalOutcome,
+) -> None:
+    asks = Asks()
+    request = {"tool_name": "Bash", "tool_use_id": "call", "input": {"command": "ls"}}
+    asked = asks.ask("req", request, TURN)
+    assert (asked.tool_name, asked.call_id) == ("Bash", "call")
+    decided = asks.decide(asked.ask, outcome)
+    assert decided is not None
+    id, answer = decided
+    allows = outcome is ApprovalOutcome.allowed_once
+    assert id == "req"
+    assert answer["behavior"] == ("allow" if allows else "deny")
+    assert answer.get("updatedInput") == ({"command": "ls"} if allows else None)
+    assert asks.decide(asked.ask, ApprovalOutcome.allowed_once) is None
+
+
+def test_an_ask_is_closed_by_its_withdrawal_or_the_end_of_its_turn() -> None:
+    asks = Asks()
+    first, second = asks.ask("one", {}, TURN), asks.ask("two", {}, TURN)
+    assert asks.withdrawn("one") == [AskClosed(first.ask)]
+    assert asks.withdrawn("nobody's") == []
+    assert asks.turn_ended("turn") == [AskClosed(second.ask)]
+    assert asks.decide(second.ask, ApprovalOutcome.allowed_once) is None
+
+
+@pytest.mark.req("R42")
+def test_the_fence_denies_the_calls_of_a_cut_turn_and_no_other() -> None:
+    assert fence(cut=False) == {}
+    denied = fence(cut=True)["hookSpecificOutput"]
+    assert denied["permissionDecision"] == "deny"
+
+
+def called(name: str, **given: Any) -> dict[str, Any]:
+    meta = {"claudecode/toolUseId": "use"}
+    params = {"name": name, "arguments": given, "_meta": meta}
+    return {"method": "tools/call", "id": 4, "params": params}
+
+
+def test_a_call_of_our_tools_waits_for_one_result() -> None:
+    tools = ToolCalls()
+    asked: list[str] = []
+
+    def owner(use: str) -> TurnRef:
+        asked.append(use)
+        return TURN
+
+    send = tools.take("r1", called("send_message", target="@a", text="hi"), owner)
+    read = tools.take("r2", called("read_history", target="@a", after=3), owner)
+    assert isinstance(send, SendCalled)
+    assert isinstance(read, ReadCalled)
+    assert (send.turn, send.text, read.after, asked) == (TURN, "hi", 3, ["use", "use"])
+    finished = tools.finish(send.call, "sent", False)
+    assert finished is not None
+    assert finished[0] == "r1"
+    assert finished[1]["mcp_response"]["result"] == {
+        "content": [{"type": "text", "text": "sent"}],
+        "isError": False,
+    }
+    assert tools.finish(send.call, "sent", False) is None
+    tools.turn_ended("turn")
+    assert tools.finish(read.call, "late", False) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        ({"method": "initialize", "id": 0, "params": {}}, "serverInfo"),
+        ({"method": "tools/list", "id": 1}, "send_message"),
+        ({"method": "ping", "id": 2}, "'result': {}"),
+        ({"method": "notifications/initialized"}, "'id': 0"),
+        ({"method": "server/discover", "id": 3}, "-32601"),
+        (called("send_message", target="@a"), "'isError': True"),
+        (called("delete_everything"), "'isError': True"),
+    ],
+)
+def test_every_message_of_the_tool_server_has_its_reply(
+    message: dict[str, Any], part: str
+) -> None:
+    reply = ToolCalls().take("r", message, lambda _: TURN)
+    assert isinstance(reply, dict)
+    assert part in str(reply)
+
+
+def test_a_withdrawn_call_takes_no_result() -> None:
+    tools = ToolCalls()
+    send = tools.take("r", called("send_message", target="a", text="b"), lambda _: TURN)
+    assert isinstance(send, SendCalled)
+    given = {"requestId": 4}
+    gone = {"method": "notifications/cancelled", "params": given}
+    tools.take("r", gone, lambda _: TURN)
+    assert tools.finish(send.call, "late", False) is None
+
+
+def test_the_settings_of_the_agent_win_and_our_tools_are_allowed(
+    tmp_path: Path,
+) -> None:
+    given = settings(
+        {"model": "x", "permissions": {"allow": ["Bash"], "ask": ["Edit"]}}
+    )
+    assert given["permissions"]["ask"] == ["Edit"]
+    assert given["permissions"]["allow"] == [
+        "Bash",
+        "mcp__agentteam__send_message",
+        "mcp__agentteam__read_history",
+    ]
+    options = Options(bin="/bin/sh", home="/h", env={"TMPDIR": "/mine"}, args=("--x",))
+    env = environment(options, tmp_path)
+    assert (env["CLAUDE_CONFIG_DIR"], env["TMPDIR"]) == ("/h/.claude", "/mine")
+    words = command(options, "s", resume=True, model="m")
+    assert words[words.index("--resume") + 1] == "s"
+    assert (words[-3:], "--session-id" in words) == (["--model", "m", "--x"], False)
