@@ -166,7 +166,9 @@ def test_what_never_was_taken_is_dropped_and_no_result_is_waited_for() -> None:
     ended = talk.turns.withdrawn(["a.1"])
     assert ended == [
         TurnStarted(turn, "batch"),
-        TurnEnded(turn, TurnStatus.interrupted, items={"a": ItemOutcome.dropped}),
+        TurnEnded(
+            turn, TurnStatus.interrupted, items={ItemId("a"): ItemOutcome.dropped}
+        ),
     ]
     assert talk.hear(lifecycle("a.1", "cancelled")) == []
 
