@@ -85,33 +85,29 @@ class Broken:
 
 
 class _Hasty(Wrapped):
-    async def start_turn(self, batch: Batch) -> TurnRef:
-        turn = await self.inner.start_turn(batch)
-        self._claim(turn, batch.items)
-        return turn
-
     async def steer(self, turn: TurnRef, item: InputItem) -> None:
         await self.inner.steer(turn, item)
-        self._claim(turn, [item])
-
-    def _claim(self, turn: TurnRef, items: Sequence[InputItem]) -> None:
-        self.emit([Surfaced(turn, i.id, i.key, Evidence("accepted")) for i in items])
+        self.emit([Surfaced(turn, item.id, item.key, Evidence("accepted"))])
 
 
+@define(eq=False)
 class SurfacedAtAccept(Broken):
     """Takes the runtime's "yes, I took it" for evidence that the model has it."""
 
+    _claimed: set[str] = field(factory=set[str])
+
     def filter(self, emit: Emit) -> Emit:
         def through(events: Sequence[RuntimeEvent]) -> None:
-            honest = [e for e in events if not isinstance(e, Surfaced)]
-            ours = [
-                e
-                for e in events
-                if isinstance(e, Surfaced) and e.evidence.kind == "accepted"
-            ]
-            emit([*honest, *ours])
+            emit([event for event in events if self._is_first(event)])
 
         return through
+
+    def _is_first(self, event: RuntimeEvent) -> bool:
+        if not isinstance(event, Surfaced):
+            return True
+        first = event.key not in self._claimed
+        self._claimed.add(event.key)
+        return first
 
     async def wrap(
         self, runtime: Runtime, emit: Emit, spec: SessionSpec, resume: str | None
