@@ -68,9 +68,12 @@ class OpenCoder:
         return delivery
 
     async def surfaced(self, delivery: str) -> Any:
-        """Wait with patience until a message was read."""
+        """Wait with patience until a message was read, through a start that is slow."""
 
         async def look() -> Any:
+            view = await self.agent.view()
+            if view["problem"] and "not ready within" in view["problem"]["problem"]:
+                await self.agent.resume()
             return await self.product.delivery(delivery, wait=10)
 
         found = await until(look, lambda d: d["state"] in TERMINAL, PATIENCE)
