@@ -28,7 +28,7 @@ from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import FENCE
 from agentteam_runtimes.claude.command import command, environment, version
 from agentteam_runtimes.claude.dialogue import Dialogue
-from agentteam_runtimes.claude.record import Adoption, CarriedFile
+from agentteam_runtimes.claude.record import Adoption, Memory, Tail, find_tail
 from agentteam_runtimes.claude.session import ClaudeSession
 from agentteam_runtimes.claude.turns import Turns
 from agentteam_runtimes.contained import Contained
@@ -86,6 +86,7 @@ class ClaudeDriver:
         adoption = Adoption(spec.options.resume, spec.state_dir / "adopted")
         resume = resume or adoption.due
         opening = _Opening(spec, resume or str(uuid.uuid4()), resume is not None, emit)
+        await opening.look_back()
         with _scratch(opening.scratch):
             async with (
                 open_incarnation(
@@ -132,9 +133,19 @@ class _Opening:
     dialogue: Dialogue = field(init=False)
     incarnation: Incarnation | None = None
     session: ClaudeSession | None = None
+    memory: Memory = field(init=False)
+    tail: Tail | None = None
 
     def __attrs_post_init__(self) -> None:
         self.dialogue = Dialogue(self._write, self._received, self.emit)
+        self.memory = Memory(self.spec.state_dir / "claude.json")
+
+    async def look_back(self) -> None:
+        """Find what the last process of the session had begun with, and no more."""
+        if self.resumes and (waiting := self.memory.read(self.name).waiting):
+            self.tail = await trio.to_thread.run_sync(
+                find_tail, _projects(self.env), self.name, waiting
+            )
 
     @property
     def scratch(self) -> Path:
@@ -146,20 +157,22 @@ class _Opening:
 
     def command(self) -> list[str]:
         options, model = self.spec.options, self.spec.model
-        return command(options, self.name, resume=self.resumes, model=model)
+        words = command(options, self.name, resume=self.resumes, model=model)
+        at = ("--resume-session-at", self.tail.at) if self.tail else ()
+        return [*words, *at]
 
     def begin(self, incarnation: Incarnation, nursery: trio.Nursery) -> ClaudeSession:
         """Make the session; it is there before Claude says a word."""
-        carried = CarriedFile(self.spec.state_dir / "carried.json")
         turns = Turns(self.name, named=self.resumes)
-        turns.carried = carried.read(self.name)
+        turns.carry(self.memory.read(self.name).carried.items())
         self.incarnation = incarnation
         self.session = ClaudeSession(
             self.dialogue,
             turns,
             Contained(incarnation),
             _projects(self.env),
-            carried,
+            self.memory,
+            self.tail.keys if self.tail else (),
             self.emit,
             nursery,
         )

@@ -9,11 +9,12 @@ had only queued is not there, and is lost with its process.
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from agentteam_protocol.ids import ItemId
 from agentteam_runtimes.claude import wire
@@ -22,7 +23,7 @@ from agentteam_runtimes.driver import ItemOutcome
 from agentteam_runtimes.jsonlines import Noise, decode_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from agentteam_runtimes.jsonlines import JsonObject
 
@@ -52,6 +53,45 @@ def _follow(lines: Iterable[bytes], fates: dict[str, ItemOutcome]) -> None:
         if _is_answer(row):
             fates |= dict.fromkeys(open_keys, ItemOutcome.surfaced)
             open_keys.clear()
+
+
+@frozen
+class Tail:
+    """The end of a record that no answer follows: `keys` after the row `at`."""
+
+    at: str
+    keys: tuple[str, ...]
+
+
+def find_tail(projects: Path, session: str, waiting: Container[str]) -> Tail | None:
+    """
+    Find what a process that died had recorded, and had no answer to.
+
+    Only inputs that wait and nothing else: a resume at the row before it leaves them
+    out, so that they can be given again. Whatever else was done stays as it is.
+    """
+    tail: Tail | None = None
+    for path in projects.glob(f"*/{session}.jsonl"):
+        with suppress(OSError), path.open("rb") as lines:
+            for line in lines:
+                row = decode_line(line)
+                if not isinstance(row, Noise):
+                    tail = _longer(tail, row, waiting)
+    return tail if tail is not None and tail.keys else None
+
+
+def _longer(tail: Tail | None, row: JsonObject, waiting: Container[str]) -> Tail | None:
+    if _is_answer(row):
+        uses = any(
+            part.get("type") == "tool_use"
+            for part in wire.objects(wire.mapping(row, "message"), "content")
+        )
+        return None if uses else Tail(wire.text(row, "uuid"), ())
+    keys = _keys(row)
+    if row.get("type") not in (wire.USER, wire.ASSISTANT) and not keys:
+        return tail  # a row about something else
+    plain = row.get("type") == wire.USER and all(key in waiting for key in keys)
+    return Tail(tail.at, (*tail.keys, *keys)) if tail and plain else None
 
 
 def _keys(row: JsonObject) -> list[str]:
@@ -95,28 +135,38 @@ class Adoption:
                 self.path.write_text(session)
 
 
+@frozen
+class Kept:
+    """What we remember beside the record of one session."""
+
+    carried: Mapping[str, ItemId] = field(factory=dict[str, ItemId])
+    waiting: tuple[str, ...] = ()  # keys that Claude has and that did not surface
+
+
 @define
-class CarriedFile:
-    """Entries that Claude carries, kept for the process that resumes the session."""
+class Memory:
+    """The file of `Kept`, for the process that resumes the session."""
 
     path: Path
-    _kept: dict[str, ItemId] | None = None
+    _kept: Kept = field(factory=Kept)
 
-    def read(self, session: str) -> dict[str, ItemId]:
+    def read(self, session: str) -> Kept:
         """Read what was kept of this session; nothing of another."""
         try:
-            kept = json.loads(self.path.read_text())
-            self._kept = {str(k): ItemId(str(i)) for k, i in kept[session].items()}
+            found = json.loads(self.path.read_text())[session]
+            carried = {str(k): ItemId(str(i)) for k, i in found["carried"].items()}
+            self._kept = Kept(carried, tuple(map(str, found["waiting"])))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            self._kept = {}
-        return dict(self._kept)
+            self._kept = Kept()
+        return self._kept
 
-    def keep(self, session: str, carried: Mapping[str, ItemId]) -> None:
-        """Keep these, if they are others than before."""
-        if carried == self._kept or not (carried or self._kept):
+    def keep(self, session: str, kept: Kept) -> None:
+        """Keep this, if it is other than before."""
+        if kept == self._kept:
             return
-        self._kept = dict(carried)
+        self._kept = kept
         new = self.path.with_suffix(".new")
+        text = {"carried": dict(kept.carried), "waiting": kept.waiting}
         with suppress(OSError):
-            new.write_text(json.dumps({session: self._kept}))
+            new.write_text(json.dumps({session: text}))
             new.replace(self.path)

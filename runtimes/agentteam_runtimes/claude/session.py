@@ -24,7 +24,7 @@ from agentteam_protocol.errors import (
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import Asks, fence
 from agentteam_runtimes.claude.dialogue import Dialogue
-from agentteam_runtimes.claude.record import CarriedFile, read_fates
+from agentteam_runtimes.claude.record import Kept, Memory, read_fates
 from agentteam_runtimes.claude.tools import ToolCalls
 from agentteam_runtimes.claude.turns import Turns
 from agentteam_runtimes.driver import (
@@ -59,7 +59,8 @@ class ClaudeSession:
     turns: Turns
     containment: Containment | None
     projects: Path
-    carried: CarriedFile
+    memory: Memory
+    left_out: tuple[str, ...]  # keys in the record that this process does not know
     _emit: Emit
     _nursery: trio.Nursery
     no_session: str = ""  # what Claude says of a session that it does not know
@@ -119,6 +120,7 @@ class ClaudeSession:
         """
         session = self.turns.session
         fates = await trio.to_thread.run_sync(read_fates, self.projects, session)
+        fates |= dict.fromkeys(self.left_out, ItemOutcome.dropped)
         found = {keys[key]: fate for key, fate in fates.items() if key in keys}
         if self.turns.idle:
             missing = [item for item in keys.values() if item not in found]
@@ -128,7 +130,7 @@ class ClaudeSession:
             for key, item in keys.items()
             if found.get(item) is ItemOutcome.carried
         )
-        self.carried.keep(session, self.turns.carried)
+        self._remember()
         return found
 
     async def maintain(self, task: str) -> str:
@@ -182,7 +184,7 @@ class ClaudeSession:
                 self._tools.turn_ended(event.turn.id)
             ready.append(event)
         # Before anybody hears of it: whoever asks after a kill reads what is kept here.
-        self.carried.keep(self.turns.session, self.turns.carried)
+        self._remember()
         if ready:
             self._emit(ready)
 
@@ -224,9 +226,14 @@ class ClaudeSession:
         await self.dialogue.put(asking)
         await self.dialogue.until(lambda: asking.answered)
 
+    def _remember(self) -> None:
+        kept = Kept(dict(self.turns.carried), self.turns.unanswered)
+        self.memory.keep(self.turns.session, kept)
+
     # Writing.
 
     async def _write_input(self, uuid: str, *items: InputItem) -> None:
+        self._remember()
         line = wire.user_line(uuid, [item.text for item in items])
         try:
             await self.dialogue.write(line)

@@ -152,6 +152,12 @@ class Turns:
         """Nothing of ours is with Claude, nor is it at work."""
         return self.active is None and not self._round.open
 
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The keys that Claude has and that did not surface."""
+        entries = self._entries.values()
+        return tuple(item.key for entry in entries for item in entry.items)
+
     def has_ended(self, turn: str) -> bool:
         return turn in self._turns and self._turns[turn].ended
 

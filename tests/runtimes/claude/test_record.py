@@ -12,7 +12,14 @@ from agentteam_protocol.ids import ItemId
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import Asks, fence
 from agentteam_runtimes.claude.command import command, environment, settings
-from agentteam_runtimes.claude.record import Adoption, CarriedFile, read_fates
+from agentteam_runtimes.claude.record import (
+    Adoption,
+    Kept,
+    Memory,
+    Tail,
+    find_tail,
+    read_fates,
+)
 from agentteam_runtimes.claude.tools import ToolCalls
 from agentteam_runtimes.driver import (
     AskClosed,
@@ -52,17 +59,52 @@ def test_the_record_tells_what_an_answer_followed(tmp_path: Path) -> None:
     assert read_fates(tmp_path, "another") == {}
 
 
-def test_what_is_carried_is_kept_for_the_session_it_belongs_to(tmp_path: Path) -> None:
-    file = CarriedFile(tmp_path / "carried.json")
-    file.keep("session", {})
-    assert not file.path.exists()
-    file.keep("session", {"a.1": ItemId("a")})
-    assert CarriedFile(file.path).read("session") == {"a.1": "a"}
-    assert CarriedFile(file.path).read("another") == {}
-    file.keep("session", {})
-    assert CarriedFile(file.path).read("session") == {}
-    file.path.write_text("{torn")
-    assert CarriedFile(file.path).read("session") == {}
+def test_what_we_remember_belongs_to_one_session(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "claude.json")
+    memory.keep("session", Kept())
+    assert not memory.path.exists()
+    kept = Kept({"a.1": ItemId("a")}, ("b.1",))
+    memory.keep("session", kept)
+    assert Memory(memory.path).read("session") == kept
+    assert Memory(memory.path).read("another") == Kept()
+    memory.keep("session", Kept())
+    assert Memory(memory.path).read("session") == Kept()
+    memory.path.write_text("{torn")
+    assert Memory(memory.path).read("session") == Kept()
+
+
+ANSWER = {"type": "assistant", "uuid": "at", "message": {"model": "m"}}
+USE = {"content": [{"type": "tool_use"}]}
+ASKED = {"type": "user", "uuid": "a.1", "message": {"content": "x"}}
+MARKER = {"type": "user", "uuid": "[Request interrupted by user]"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "tail"),
+    [
+        ([ANSWER, ASKED], Tail("at", ("a.1",))),
+        ([ANSWER, {"type": "queue-operation"}, ASKED, {}], Tail("at", ("a.1",))),
+        ([ANSWER], None),
+        ([ASKED], None),
+        ([ASKED, ANSWER], None),
+        ([ANSWER, ASKED, MARKER], None),
+        ([ANSWER, {**ASKED, "uuid": "surfaced.1"}], None),
+        ([ANSWER, {**ASKED, "uuid": "carried.1"}, ASKED], None),
+        ([{**ANSWER, "message": USE}, ASKED], None),
+        ([ANSWER, {**ANSWER, "message": {"model": wire.SYNTHETIC}}, ASKED], None),
+        (
+            [ANSWER, {"type": "attachment", "attachment": {"source_uuid": "a.1"}}],
+            None,
+        ),
+    ],
+)
+def test_only_inputs_that_nothing_followed_are_left_out_of_a_resume(
+    tmp_path: Path, rows: list[Any], tail: Tail | None
+) -> None:
+    record = tmp_path / "project" / "session.jsonl"
+    record.parent.mkdir()
+    record.write_text("\n".join(map(json.dumps, rows)))
+    assert find_tail(tmp_path, "session", {"a.1"}) == tail
 
 
 def test_a_session_is_adopted_once(tmp_path: Path) -> None:
