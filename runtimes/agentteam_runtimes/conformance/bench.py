@@ -102,10 +102,15 @@ class Bench:
         return SessionSpec(
             AgentId("agt_conformance"),
             "conformance",
-            self.directory / "work",
+            self.workdir,
             self.directory / "state",
             options=evolve(options, env=marked),
         )
+
+    @property
+    def workdir(self) -> Path:
+        """Where tools may write without anybody's leave."""
+        return self.directory / "work"
 
     def word(self) -> str:
         """A word that no other entry of this check has."""
@@ -134,9 +139,9 @@ class Bench:
 
     def command(self, program: str, name: str) -> str:
         """Write the program down; returns the shell line that runs it."""
-        script = self.directory / f"{name}.sh"
+        script = self.workdir / f"{name}.sh"
         script.write_text(program)
-        return f"sh {script} {self.directory / name}"
+        return f"sh {script} {self.workdir / name}"
 
     # What must be gone
 

@@ -262,7 +262,7 @@ class Live:
 
     async def holding(self, name: str) -> Process:
         """Wait for the process that one of the kit's shell programs has become."""
-        file = self.bench.directory / name
+        file = self.bench.workdir / name
         with trio.move_on_after(self.bench.patience):
             while (process := traces.read_pid(file)) is None:  # noqa: ASYNC110 - a file appears
                 await trio.sleep(0.02)

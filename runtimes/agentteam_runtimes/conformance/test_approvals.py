@@ -107,7 +107,7 @@ async def test_an_answer_to_an_unknown_ask_is_ignored(bench: Bench) -> None:
 
 async def _ask(live: Live) -> tuple[TurnRef, Asked]:
     """Begin a turn whose tool wants a yes."""
-    file = live.bench.directory / "ran"
+    file = live.bench.workdir / "ran"
     turn = await live.begin(live.bench.run(f"touch {file}"))
     asked = await live.until(
         Asked,
@@ -139,4 +139,4 @@ async def _closed(live: Live, asked: Asked) -> None:
 
 
 def _ran(bench: Bench) -> bool:
-    return (bench.directory / "ran").exists()
+    return (bench.workdir / "ran").exists()

@@ -92,7 +92,7 @@ async def test_leaving_ends_what_tools_left(bench: Bench, kind: str) -> None:
 
 def _leaving(bench: Bench, kind: str) -> str:
     """Make the model run a tool that leaves such a child."""
-    program = bench.directory / "child.program"
+    program = bench.workdir / "child.program"
     program.write_text(traces.DEAF)
     return bench.tool(KINDS[kind].format(program=program), "child")
 
