@@ -81,14 +81,15 @@ def find_tail(projects: Path, session: str, waiting: Container[str]) -> Tail | N
 
 
 def _longer(tail: Tail | None, row: JsonObject, waiting: Container[str]) -> Tail | None:
-    if _is_answer(row):
+    if row.get("type") == wire.ASSISTANT:
+        # Also what Claude itself writes when it resumes what was cut off.
         uses = any(
             part.get("type") == "tool_use"
             for part in wire.objects(wire.mapping(row, "message"), "content")
         )
         return None if uses else Tail(wire.text(row, "uuid"), ())
     keys = _keys(row)
-    if row.get("type") not in (wire.USER, wire.ASSISTANT) and not keys:
+    if row.get("type") != wire.USER and not keys:
         return tail  # a row about something else
     plain = row.get("type") == wire.USER and all(key in waiting for key in keys)
     return Tail(tail.at, (*tail.keys, *keys)) if tail and plain else None

@@ -121,6 +121,8 @@ class ClaudeSession:
         session = self.turns.session
         fates = await trio.to_thread.run_sync(read_fates, self.projects, session)
         fates |= dict.fromkeys(self.left_out, ItemOutcome.dropped)
+        here = [key for key in keys if self.turns.has_surfaced(key)]
+        fates |= dict.fromkeys(here, ItemOutcome.surfaced)
         found = {keys[key]: fate for key, fate in fates.items() if key in keys}
         if self.turns.idle:
             missing = [item for item in keys.values() if item not in found]

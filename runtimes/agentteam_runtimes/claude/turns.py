@@ -134,6 +134,7 @@ class Turns:
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
         self._calls: OrderedDict[str, str] = OrderedDict()
         self._entries: dict[str, _Entry] = {}
+        self._surfaced: OrderedDict[str, None] = OrderedDict()  # keys
         self._round = _Round()
 
     def greeted(self, version: str) -> None:
@@ -157,6 +158,10 @@ class Turns:
         """The keys that Claude has and that did not surface."""
         entries = self._entries.values()
         return tuple(item.key for entry in entries for item in entry.items)
+
+    def has_surfaced(self, key: str) -> bool:
+        """Tell whether it did here: the record may lag a moment behind."""
+        return key in self._surfaced
 
     def has_ended(self, turn: str) -> bool:
         return turn in self._turns and self._turns[turn].ended
@@ -359,6 +364,8 @@ class Turns:
             if entry.stage is Stage.asked:
                 del self._entries[uuid]
                 found += [(item.id, item.key) for item in entry.items]
+        for _, key in found:
+            _remember(self._surfaced, key, None)
         return [
             Surfaced(ref, id, key, Evidence(kind, detail=f"{self.session} {key}"))
             for id, key in found

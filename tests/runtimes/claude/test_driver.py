@@ -85,8 +85,6 @@ async def test_batch_surfaces_as_one_input_with_its_own_entries(
             first, second = desk.item("before that"), desk.item("/help me, urgent")
             turn = await desk.begin(runtime, first, second)
             await desk.ended(turn)
-            # Older versions write an answer into their record a moment after it.
-            await desk.ended(await desk.begin(runtime, desk.item("go on")))
             keys = {first.key: first.id, second.key: second.id}
             history = await runtime.history(keys)
 
@@ -171,7 +169,10 @@ async def test_killed_session_is_resumed_with_what_it_had_read(
             history = await runtime.history(keys)
             await desk.ended(await desk.begin(runtime, desk.item("go on")))
 
-    assert history == {first.id: ItemOutcome.surfaced, queued.id: ItemOutcome.dropped}
+    # An older version records an answer so late that a kill may lose it: then its
+    # input counts as carried, and as surfaced once more with the next answer.
+    assert history[first.id] in (ItemOutcome.surfaced, ItemOutcome.carried)
+    assert history[queued.id] is ItemOutcome.dropped
     assert desk.model.requests[-1].user_texts[0] == "remember me"
     assert "only queued" not in desk.model.requests[-1].user_texts
 

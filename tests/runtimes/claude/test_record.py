@@ -76,14 +76,15 @@ def test_what_we_remember_belongs_to_one_session(tmp_path: Path) -> None:
 ANSWER = {"type": "assistant", "uuid": "at", "message": {"model": "m"}}
 USE = {"content": [{"type": "tool_use"}]}
 ASKED = {"type": "user", "uuid": "a.1", "message": {"content": "x"}}
+ONCE = Tail("at", ("a.1",))
 MARKER = {"type": "user", "uuid": "[Request interrupted by user]"}
 
 
 @pytest.mark.parametrize(
     ("rows", "tail"),
     [
-        ([ANSWER, ASKED], Tail("at", ("a.1",))),
-        ([ANSWER, {"type": "queue-operation"}, ASKED, {}], Tail("at", ("a.1",))),
+        ([ANSWER, ASKED], ONCE),
+        ([ANSWER, {"type": "queue-operation"}, ASKED, {}], ONCE),
         ([ANSWER], None),
         ([ASKED], None),
         ([ASKED, ANSWER], None),
@@ -91,7 +92,7 @@ MARKER = {"type": "user", "uuid": "[Request interrupted by user]"}
         ([ANSWER, {**ASKED, "uuid": "surfaced.1"}], None),
         ([ANSWER, {**ASKED, "uuid": "carried.1"}, ASKED], None),
         ([{**ANSWER, "message": USE}, ASKED], None),
-        ([ANSWER, {**ANSWER, "message": {"model": wire.SYNTHETIC}}, ASKED], None),
+        ([ASKED, {**ANSWER, "message": {"model": wire.SYNTHETIC}}, ASKED], ONCE),
         (
             [ANSWER, {"type": "attachment", "attachment": {"source_uuid": "a.1"}}],
             None,
