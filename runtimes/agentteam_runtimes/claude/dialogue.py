@@ -92,11 +92,15 @@ class Dialogue:
         self._changed.set()
         self._changed = trio.Event()
 
+    def check(self) -> None:
+        """Raise `RuntimeExited` when the process is known to be gone."""
+        if (gone := self._exited) is not None:
+            raise RuntimeExited(gone.returncode, gone.stderr_tail) from gone
+
     async def until(self, done: Callable[[], bool]) -> None:
         """Wait for something that a line brings about; raises `RuntimeExited`."""
         while not done():
-            if (gone := self._exited) is not None:
-                raise RuntimeExited(gone.returncode, gone.stderr_tail) from gone
+            self.check()
             await self._changed.wait()
 
     def prepare(

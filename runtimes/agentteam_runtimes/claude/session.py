@@ -116,8 +116,10 @@ class ClaudeSession:
         """
         Look the keys up in Claude's own record.
 
-        While a turn runs, what is not there yet may still come: left out.
+        While a turn runs, what is not there yet may still come: left out. Of a process
+        that is gone nobody can tell, but the one that resumes its session can.
         """
+        self.dialogue.check()
         session = self.turns.session
         fates = await trio.to_thread.run_sync(read_fates, self.projects, session)
         fates |= dict.fromkeys(self.left_out, ItemOutcome.dropped)
@@ -239,7 +241,9 @@ class ClaudeSession:
         line = wire.user_line(uuid, [item.text for item in items])
         try:
             await self.dialogue.write(line)
-        except RuntimeExited:
+        except RuntimeExited as gone:
+            # Its last lines may still be read: it is gone for whoever asks now.
+            self.dialogue.exited(gone)
             raise
         except RuntimeFailure:
             self.turns.not_written(uuid)
