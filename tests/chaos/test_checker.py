@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
@@ -15,7 +16,12 @@ from agentteam_supervisor.chaos.observations import (
     Shown,
     Sighting,
     Stop,
+    ToolShowed,
 )
+from agentteam_supervisor.chaos.records import read_tools
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 AGENT = {"name": "a0", "status": "idle", "parked": False, "problem": None}
 
@@ -198,6 +204,27 @@ def test_lines_of_an_urgent_message_out_of_order_are_found(
 def test_an_answer_ahead_of_what_precedes_it_is_found() -> None:
     early = (*WELL.messages[:2], message(3, "a0", "2"))
     assert planted(messages=early)["ahead"] == 2
+
+
+@pytest.mark.req("R44")
+def test_what_a_held_reply_showed_was_read_though_its_delivery_failed() -> None:
+    failed = view("failed", diagnostic="the runtime did not start")
+    unread = {"deliveries": {**WELL.deliveries, "d1": failed}, "reads": WELL.reads[1:]}
+    assert planted(**unread) == {"ahead": 1}
+    before = ToolShowed("a", "@a0", 1, "3")
+    assert planted(**unread, by_tools=(before,)) == {}
+    assert planted(**unread, by_tools=(evolve(before, at="5"),)) == {"ahead": 1}
+
+
+@pytest.mark.req("R44")
+def test_a_runtime_s_record_tells_what_tools_showed_it(tmp_path: Path) -> None:
+    session = tmp_path / "sessions" / "a"
+    session.mkdir(parents=True)
+    text = "Held, not sent: unseen.\nYou have not seen:\n[@a0 3 from user] hello\nyou"
+    line = json.dumps({"shown": text, "at": 1.5})
+    (session / "rehearsal-1.jsonl").write_text(f'{line}\n{{"shown": "torn')
+    shown = ToolShowed("a", "@a0", 3, "1970-01-01T00:00:01.500Z")
+    assert read_tools(tmp_path) == [shown]
 
 
 def test_a_trace_of_the_service_is_found() -> None:

@@ -171,6 +171,7 @@ class Player:
     def _tool(self, name: str, type: str, **fields: Any) -> None:
         call = self._stage.name("call")
         text, error = self._question(call, type, call=call, **fields)
+        self._stage.record.show(text)
         self._said(f"{name} failed: {text}" if error else f"{name}: {text}")
 
     def _question(self, name: str, type: str, **fields: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class Record:
         """Take an entry into the history."""
         self.surfaced.add(key)
         self._append({"surfaced": key})
+
+    def show(self, text: str) -> None:
+        """Take what a tool answered into the history."""
+        self._append({"shown": text, "at": time.time()})
 
     def _append(self, line: dict[str, Any]) -> None:
         os.write(self._fd, json.dumps(line).encode() + b"\n")

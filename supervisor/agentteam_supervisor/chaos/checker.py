@@ -185,15 +185,10 @@ def _processes(seen: Observations) -> Iterator[Finding]:
 
 
 def _frontier(seen: Observations) -> Iterator[Finding]:
-    """Whatever an agent published, it had surfaced all that precedes it."""
-    surfaced: dict[tuple[str, str], str] = {}
-    for each in seen.accepted:
-        for step in (seen.deliveries.get(each.delivery) or {}).get("history", ()):
-            if step["state"] == "surfaced":
-                key = (each.message, each.agent)
-                surfaced[key] = min(step["at"], surfaced.get(key, step["at"]))
+    """Whatever an agent published, it had read all that precedes it."""
     ids = {view["name"]: agent for agent, view in seen.agents.items()}
     known = {each.message for each in seen.accepted}
+    read = _read_times(seen)
     for said in seen.messages:
         author = ids.get(said["author"]["name"])
         if said["author"]["kind"] != "agent" or author is None:
@@ -204,10 +199,27 @@ def _frontier(seen: Observations) -> Iterator[Finding]:
                 continue
             if earlier["id"] not in known or earlier["author"] == said["author"]:
                 continue
-            at = surfaced.get((earlier["id"], author))
-            if at is None or at > said["createdAt"]:
+            times = (*read[author, earlier["id"]], *read[author, _place(earlier)])
+            if not any(at <= said["createdAt"] for at in times):
                 what = f"{said['id']} was published before {earlier['id']} was read"
                 yield Finding("ahead", author, what)
+
+
+def _read_times(seen: Observations) -> dict[tuple[str, str], list[str]]:
+    """When each agent read each message: as a delivery, or in a tool's answer."""
+    times: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in seen.accepted:
+        for step in (seen.deliveries.get(each.delivery) or {}).get("history", ()):
+            if step["state"] == "surfaced":
+                times[each.agent, each.message].append(step["at"])
+    for given in seen.by_tools:
+        times[given.agent, f"{given.target} {given.seq}"].append(given.at)
+    return times
+
+
+def _place(message: Mapping[str, Any]) -> str:
+    name = message.get("targetName", message["target"])
+    return f"{name} {message['targetSeq']}"
 
 
 def _traces(seen: Observations) -> Iterator[Finding]:

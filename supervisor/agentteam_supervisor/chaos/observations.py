@@ -28,6 +28,16 @@ class Read:
 
 
 @frozen
+class ToolShowed:
+    """A runtime's own record: a tool's answer held this message of a target."""
+
+    agent: str
+    target: str  # its name, as agents read it
+    seq: int
+    at: str  # as the API writes times
+
+
+@frozen
 class Shown:
     """A line of the event stream, in the order in which it came."""
 
@@ -75,6 +85,7 @@ class Observations:
     messages: tuple[Mapping[str, Any], ...] = ()
     activity: tuple[Mapping[str, Any], ...] = ()
     reads: tuple[Read, ...] = ()
+    by_tools: tuple[ToolShowed, ...] = ()
     shown: tuple[Shown, ...] = ()
     stops: tuple[Stop, ...] = ()
     outlived: tuple[Sighting, ...] = ()

@@ -12,7 +12,7 @@ from attrs import define, field
 from agentteam_supervisor.chaos.checker import OPEN
 from agentteam_supervisor.chaos.observations import Observations, Sighting, Stop
 from agentteam_supervisor.chaos.plan import Fault
-from agentteam_supervisor.chaos.records import read_records
+from agentteam_supervisor.chaos.records import read_records, read_tools
 from agentteam_supervisor.chaos.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ async def look_around(
         messages=tuple(messages),
         activity=tuple(activity),
         reads=tuple(read_records(service.state)),
+        by_tools=tuple(read_tools(service.state)),
         shown=tuple(shown),
         stops=tuple([await _stop(traffic, each) for each in traffic.stops]),
         outlived=tuple(outlived),
@@ -132,7 +133,7 @@ async def _messages(traffic: Traffic, target: str) -> list[dict[str, Any]]:
     while True:
         path = f"/api/targets/{target}/messages"
         answer = await traffic.person.get(path, after=after, limit=1000)
-        found += answer["messages"]
+        found += [{**each, "targetName": target} for each in answer["messages"]]
         if not answer["messages"]:
             traffic.message_seen[target] = after
             return found
