@@ -120,7 +120,9 @@ async def open_crashing(
         sightings = Sightings(place)
         faults = Faults(service, sightings, Counter(), print)
         traffic = Traffic(person, live, faults, print, configs=({},))
-        traffic.agents += [agent] if agent else []
+        if agent:
+            traffic.agents.append(agent)
+            traffic.names[agent] = "a0"
         nursery.start_soon(live.run)
         try:
             yield Crashing(service, sightings, traffic)

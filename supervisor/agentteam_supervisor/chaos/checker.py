@@ -145,9 +145,15 @@ def _urgents(seen: Observations) -> Iterator[Finding]:
         if not each.urgent or view is None:
             continue
         said = " ".join(lines[each.delivery])
-        whole = view["state"] != "surfaced" or said.endswith("started")
+        surfaced = view["state"] == "surfaced" and not _was_in_doubt(view)
+        whole = not surfaced or said.endswith("started")
         if not (URGENT_LINES.fullmatch(said) and whole):
             yield Finding("disorder", each.delivery, f"{view['state']}: {said}")
+
+
+def _was_in_doubt(view: Mapping[str, Any]) -> bool:
+    """It was told as failed before a later process knew that it was read."""
+    return any(step["state"] == "unknown" for step in view["history"])
 
 
 def _live(seen: Observations) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import orjson
+from starlette.requests import ClientDisconnect
 
 from agentteam_supervisor.server.problems import Problem, invalid
 
@@ -27,6 +28,9 @@ async def read_body(request: Request, *known: str) -> Fields:
     """Read a JSON object that has no other fields than the known ones."""
     try:
         data = orjson.loads(await request.body() or b"{}")
+    except ClientDisconnect as exc:
+        # Nobody reads this answer; without it the server would log a fault of its own.
+        raise Problem(400, "malformed_json", "the body was cut off") from exc
     except orjson.JSONDecodeError as exc:
         detail = f"the body is not valid JSON: {exc}; send one JSON object"
         raise Problem(400, "malformed_json", detail) from exc

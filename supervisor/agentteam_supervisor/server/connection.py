@@ -27,6 +27,7 @@ from agentteam_protocol.frames import (
     Progressed,
     Query,
     Receipt,
+    RunReported,
     SendAsked,
     SendRequested,
     Welcome,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from starlette.websockets import WebSocket
 
-    from agentteam_protocol.ids import AgentId, DaemonId
+    from agentteam_protocol.ids import AgentId, DaemonId, RunId
     from agentteam_supervisor.server.feed import Feed
     from agentteam_supervisor.server.leases import Session
     from agentteam_supervisor.server.store import Store
@@ -90,6 +91,7 @@ class Connection:
         self._store = store
         self._feed = feed
         self._fences = fences
+        self._over: dict[AgentId, RunId] = {}  # the run of each that ended last
         self._cut = cut
         self._silence = silence
         self._received = 0
@@ -229,6 +231,7 @@ class Connection:
         last = self._last(envelope)
         points.before("server-receives", fresh)
         self._close_fences(fresh)
+        self._show_last_words(fresh)
         self._hand_over_answers(fresh)
         if lasting or envelope.ack > self._acknowledged:
             await self._store.write(
@@ -274,6 +277,18 @@ class Connection:
                 state = fencing(frame.fence)
                 self._fences[frame.agent] = fence.reported(frame.gen, state)
 
+    def _show_last_words(self, frames: list[Frame]) -> None:
+        """Show the text of runs that end in this message before their end is told."""
+        ends = {
+            (f.agent, f.run_id)
+            for f in frames
+            if isinstance(f, RunReported) and f.ended_at is not None
+        }
+        for frame in frames:
+            if isinstance(frame, Progressed) and (frame.agent, frame.run_id) in ends:
+                self._progress(frame)
+        self._over.update(ends)
+
     async def _after(self, frame: Frame) -> None:
         """Do what needs no store, or only a look at it."""
         match frame:
@@ -293,9 +308,10 @@ class Connection:
                 waiter.done.set()
 
     def _progress(self, frame: Progressed) -> None:
-        """Show streaming text, unless its generation is no longer the live one."""
+        """Show streaming text, unless its generation or run is no longer live."""
         fence = self._fences.get(frame.agent, Fence())
-        if fence.of(frame.gen) is not Fencing.open:
+        over = self._over.get(frame.agent) == frame.run_id
+        if over or fence.of(frame.gen) is not Fencing.open:
             return
         self._feed.tell_live(
             "activity",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from attrs import evolve
 from tests.kit.daemon_peer import DaemonState, open_daemon, running
 from tests.kit.server import watch
 
@@ -21,6 +22,7 @@ from agentteam_protocol.frames import (
     Answer,
     ControlReported,
     FenceReported,
+    Progressed,
     Query,
     RunReported,
 )
@@ -362,9 +364,33 @@ async def test_daemon_that_leaves_while_asked_is_away(server: RunningServer) -> 
             await daemon.take(Query)
 
 
-async def test_live_progress_has_no_place_in_the_store(server: RunningServer) -> None:
-    from agentteam_protocol.frames import Progressed
+@pytest.mark.req("R39")
+@pytest.mark.inv(8)
+async def test_text_that_comes_with_the_end_of_its_run_is_shown_before_that_end(
+    server: RunningServer,
+) -> None:
+    async with open_daemon(server.port) as daemon:
+        agent = await running(server, daemon)
+        gen, run = daemon.gen(agent), RunId("run_1")
+        opened = RunReported(agent, run, 1, gen, "t0")
+        ended = evolve(opened, ended_at="t1", outcome="completed")
+        await daemon.report(opened)
+        said = ActivityReported(agent, ActivityKind.run_ended, run, gen, None, {})
+        async with watch(server) as events:
+            text = Progressed(agent, run, gen, "quick")
+            await daemon.report(ended, said, text)
+            await daemon.send(evolve(text, text="after its end"))
+            await daemon.report(evolve(said, run_id=RunId("run_2")))
+            shown: list[Any] = []
+            while len(shown) < 3:
+                event = await events.next()
+                if event.kind == "activity":
+                    shown.append((event.data["kind"], event.data.get("text")))
+        assert [kind for kind, _ in shown] == ["progress", "run_ended", "run_ended"]
+        assert shown[0][1] == "quick"
 
+
+async def test_live_progress_has_no_place_in_the_store(server: RunningServer) -> None:
     async with open_daemon(server.port) as daemon:
         agent = await running(server, daemon)
         async with watch(server) as events:
@@ -388,8 +414,6 @@ async def test_text_that_comes_with_the_fence_of_its_run_is_not_shown(
     server: RunningServer,
 ) -> None:
     """The stored lines of one batch are there first: the text would come behind them."""
-    from agentteam_protocol.frames import Progressed
-
     async with open_daemon(server.port) as daemon:
         agent = await running(server, daemon)
         async with watch(server) as events:
