@@ -377,6 +377,7 @@ async def test_text_that_comes_with_the_end_of_its_run_is_shown_before_that_end(
         await daemon.report(opened)
         said = ActivityReported(agent, ActivityKind.run_ended, run, gen, None, {})
         async with watch(server) as events:
+            await events.next_position()  # from here on it sees what is live
             text = Progressed(agent, run, gen, "quick")
             await daemon.report(ended, said, text)
             await daemon.send(evolve(text, text="after its end"))
