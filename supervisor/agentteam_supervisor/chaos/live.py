@@ -27,6 +27,10 @@ class Live:
     ended: dict[str, float] = field(factory=dict[str, float])
     cursor: str = ""
 
+    def forget_all(self) -> None:
+        self.cursor = ""
+        self.shown.clear()
+
     async def run(self) -> None:
         async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
             while True:

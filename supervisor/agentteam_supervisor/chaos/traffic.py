@@ -67,6 +67,15 @@ class Traffic:
         self.names[made["id"]] = name
         return str(made["id"])
 
+    def forget_all(self) -> None:
+        """Begin in a state directory where nobody has been."""
+        self.forget_round()
+        self.agents.clear()
+        self.blind.clear()
+        self.activity_seen.clear()
+        self.message_seen.clear()
+        self.live.forget_all()
+
     def forget_round(self) -> None:
         """Begin a new round."""
         self.accepted.clear()

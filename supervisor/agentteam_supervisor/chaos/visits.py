@@ -99,17 +99,15 @@ def plan_visit(seed: int, visit: Visit, passes: Passes) -> Plan | None:
 
 async def measure(world: World, log: Path) -> Passes:
     """Play every workload undisturbed, and see what it passes."""
-    await world.service.parts["up"].die(signal.SIGTERM)
-    await world.service.start("up", log=log)
+    await _begin(world, log)
     passes: dict[str, Counter[str]] = {}
     for workload in WORKLOADS:
         before = _count(log)
-        if workload.ends:
+        if workload.ends or workload.fresh:
+            await _begin(world, log, workload.fresh)
             before.clear()
-            await world.service.parts["up"].die(signal.SIGTERM)
-            _begin(log)
-            await world.service.start("up", log=log)
-        await workload.play(_desk(world, workload), Random(0))
+        played = trio.Event()
+        await _work(workload, _desk(world, workload), Random(0), played)
         if workload.ends:
             await world.service.parts["up"].die(signal.SIGTERM)
         else:
@@ -120,15 +118,22 @@ async def measure(world: World, log: Path) -> Passes:
     return passes
 
 
+async def _begin(world: World, log: Path, fresh: bool = False) -> None:
+    """Begin a life with its own log of what it passes."""
+    await world.service.parts["up"].die(signal.SIGTERM)
+    if fresh:
+        await world.renew()
+    await trio.Path(log).write_text("")
+    await world.service.start("up", log=log)
+
+
 def _count(log: Path) -> Counter[str]:
     return Counter(log.read_text().split()) if log.exists() else Counter[str]()
 
 
-def _begin(log: Path) -> None:
-    log.write_text("")
-
-
 def _desk(world: World, workload: Workload) -> Desk:
+    if workload.fresh:
+        return Desk(world.traffic, "")
     agent = world.traffic.agents[CONFIGS.index(dict(workload.config))]
     return Desk(world.traffic, agent)
 
@@ -152,6 +157,8 @@ class Visitor:
         deaths = await self._die(visit, plan, plan.nth, rng)
         if deaths == 0 and plan.nth > 1:
             deaths = await self._die(visit, plan, 1, rng)
+        if not self.world.traffic.agents:
+            await self.world.traffic.make_agents()
         await self.world.judge(rng)
         return Visited(visit, deaths)
 
@@ -159,6 +166,8 @@ class Visitor:
         mortal, other = plan.verbs(visit.point)
         verbs = [verb for verb in ("up", "server", "daemon") if verb in (mortal, other)]
         crash = {mortal: f"{visit.where}:{nth}"}
+        if plan.workload.fresh:
+            await self.world.renew()
         desk = _desk(self.world, plan.workload)
         if await self.world.restart(*verbs, crash=crash):
             return 1 + await self._again(visit, plan, rng)

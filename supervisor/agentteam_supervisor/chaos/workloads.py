@@ -216,13 +216,25 @@ async def ended(desk: Desk, rng: Random) -> None:
     await desk.send()
 
 
+async def first(desk: Desk, rng: Random) -> None:
+    """The first agents of a state directory are made."""
+    await desk.traffic.make_agents()
+    desk.agent = desk.traffic.agents[0]
+    await plain(desk, rng)
+
+
 @frozen
 class Workload:
-    """`ends`: the service is ended after it; `config` is that of its agent."""
+    """
+    `ends`: the service is ended after it; `config` is that of its agent.
+
+    `fresh`: the service has never run in its state directory before.
+    """
 
     play: Callable[[Desk, Random], Awaitable[None]]
     config: tuple[tuple[str, Any], ...] = ()
     ends: bool = False
+    fresh: bool = False
 
     @property
     def name(self) -> str:
@@ -251,5 +263,6 @@ WORKLOADS = (
     Workload(removed),
     Workload(broken),
     Workload(ended, ends=True),
+    Workload(first, fresh=True),
 )
 CONFIGS = tuple(dict(c) for c in dict.fromkeys(w.config for w in WORKLOADS))

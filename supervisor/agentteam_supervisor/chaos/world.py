@@ -96,16 +96,25 @@ class World:
         Tells whether a part was killed at its point while it started; it serves then.
         """
         began = trio.current_time()
-        for part in self.service.parts.values():
-            if part.alive:
-                await part.die()
-        await self._nothing_lives()
-        self.service.parts.clear()
+        await self._down()
         crashes = [
             await self.revive(verb, (crash or {}).get(verb, "")) for verb in verbs
         ]
         self.faults.lost_time += trio.current_time() - began
         return any(crashes)
+
+    async def _down(self) -> None:
+        for part in self.service.parts.values():
+            if part.alive:
+                await part.die()
+        await self._nothing_lives()
+        self.service.parts.clear()
+
+    async def renew(self) -> None:
+        """Go on in a state directory where nothing has been; it is down afterwards."""
+        await self._down()
+        shutil.rmtree(self.service.state)
+        self.traffic.forget_all()
 
     async def revive(self, verb: str, crash: str = "") -> bool:
         """Start one part; tells whether it was killed at its point before it served."""
