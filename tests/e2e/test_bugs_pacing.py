@@ -67,8 +67,8 @@ async def test_only_silence_without_a_reason_is_cut_and_it_is_said_why(
 ) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    (state / "agentteam.toml").write_text("[limits]\nsilence = 1.0\n")
-    long: dict[str, Any] = {"run": "sleep 3"}
+    (state / "agentteam.toml").write_text("[limits]\nsilence = 3.0\n")
+    long: dict[str, Any] = {"run": "sleep 5"}
     async with open_product(tmp_path) as product:
         mute = await product.agent([{"wait": 600_000}], [ANSWER])
         honest = {
