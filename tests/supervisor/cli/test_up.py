@@ -183,7 +183,7 @@ def test_an_agent_that_cannot_run_says_what_to_do(tmp_path: Path) -> None:
         urgent = run_command(tmp_path, "urgent", "--last", "--agent", "x")
         assert urgent.code == ExitCode.failed
         assert urgent.stdout.splitlines()[-1].startswith("The new request of")
-        assert "create it" in urgent.stderr
+        assert "mend it, or choose another" in urgent.stderr
         assert "hello" in run_command(tmp_path, "messages", "@x").stdout
         assert "does not exist" in run_command(tmp_path, "status").stdout
 
