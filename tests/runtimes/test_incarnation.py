@@ -121,7 +121,7 @@ async def test_cancel_during_the_start_leaks_nothing(delay: float) -> None:
         with trio.move_on_after(delay):
             async with ears.open(ALL_KINDS + FOR_EVER):
                 await trio.sleep_forever()
-    assert set(process_table.read_children(os.getpid()) or ()) == children
+    assert set(process_table.read_children(os.getpid()) or ()) <= children
     assert open_descriptors() == before
 
 
@@ -550,7 +550,7 @@ async def test_exit_codes_are_exact_and_no_zombie_or_descriptor_stays() -> None:
             )
             nursery.cancel_scope.cancel()
     assert codes == {code: code for code in range(50)}
-    assert set(process_table.read_children(os.getpid()) or ()) == children
+    assert set(process_table.read_children(os.getpid()) or ()) <= children
     assert open_descriptors() == before
 
 

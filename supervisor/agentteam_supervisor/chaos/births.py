@@ -109,6 +109,7 @@ class ForkServer(Births):
         order = {"arguments": list(arguments), "environment": dict(environment)}
         reading, writing = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(2)), strict=True)
         streams = [trio.lowlevel.FdStream(fd) for fd in reading]
+        pid = 0
         try:
             async with self._one:
                 with trio.CancelScope(shield=True):

@@ -48,7 +48,7 @@ class Tour:
     keep: bool = False
     proof: Proof = field(init=False)
     made: list[Visited] = field(factory=list[Visited])
-    passes: Passes = field(factory=dict)
+    passes: Passes = field(factory=dict[str, Counter[str]])
     _began: float = 0.0
 
     def __attrs_post_init__(self) -> None:
