@@ -84,6 +84,11 @@ class Actor(Protocol):
     ) -> None: ...
 
 
+def _listens(actor: Actor) -> bool:
+    """Tell whether input is heard: a closed session drops it while its process ends."""
+    return not actor.ended and actor.session.live.phase is not Phase.closed
+
+
 Done = Callable[[], None]
 Leave = DisposeRequested | LeaseLost | ShutdownRequested
 MakeActor = Callable[[AgentGranted, Session, Reporter], Actor]
@@ -135,7 +140,7 @@ class Seat:
         """Hand a frame to the session; `done` when the journal has what it caused."""
         if self.over.is_set():
             self._let_go(frame, done)
-        elif self.actor is not None and not self.actor.ended:
+        elif self.actor is not None and _listens(self.actor):
             self._feed(self.actor, frame, done)
         elif self._problem is not None and not _wakes(frame):
             self._refuse(frame, done, self._problem)
@@ -294,7 +299,7 @@ class Seat:
             self._tell(self._failure)
             self._failure = None
         waiting, self._waiting = self._waiting, deque()
-        while waiting and not actor.ended:
+        while waiting and _listens(actor):
             self._feed(actor, *waiting.popleft())
         self._waiting.extend(waiting)
         if self._leaving is not None:
