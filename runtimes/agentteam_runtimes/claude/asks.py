@@ -8,17 +8,16 @@ that need no approval.
 
 from __future__ import annotations
 
-import orjson
 from attrs import define, field, frozen
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.ids import mint
-from agentteam_runtimes.claude import wire
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import AskClosed, Asked, AskRef, TurnRef
+from agentteam_runtimes.excerpts import as_json
 from agentteam_runtimes.jsonlines import JsonObject
 
 FENCE = "fence"
-MOST_SHOWN = 4000  # characters of an input or output that people get to see
 
 CUT = "The run was interrupted; stop here."
 # What the model reads. A cancelled ask ends the turn, too: only a cut cancels one.
@@ -44,15 +43,15 @@ class Asks:
 
     def ask(self, id: str, request: JsonObject, turn: TurnRef | None) -> Asked:
         ask = AskRef(mint("ask"))
-        given = wire.mapping(request, "input")
+        given = jsonfields.mapping(request, "input")
         self._open[ask.id] = _Open(id, turn.id if turn else "", given)
         return Asked(
             turn,
             ask,
-            wire.text(request, "tool_name"),
+            jsonfields.text(request, "tool_name"),
             input=as_json(given),
-            call_id=wire.text(request, "tool_use_id") or None,
-            reason=wire.text(request, "decision_reason", "description") or None,
+            call_id=jsonfields.text(request, "tool_use_id") or None,
+            reason=jsonfields.text(request, "decision_reason", "description") or None,
         )
 
     def decide(
@@ -88,15 +87,3 @@ def fence(cut: bool) -> JsonObject:
         return {}
     denied = {"permissionDecision": "deny", "permissionDecisionReason": CUT}
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **denied}}
-
-
-def as_json(value: object) -> str:
-    """Write a value for people: valid JSON unless it is very long."""
-    try:
-        return shorten(orjson.dumps(value).decode())
-    except TypeError:  # lone surrogates
-        return shorten(str(value))
-
-
-def shorten(text: str) -> str:
-    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"

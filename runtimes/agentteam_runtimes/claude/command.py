@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 from agentteam_protocol.errors import RuntimeMissing
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.claude import wire
-from agentteam_runtimes.claude.tools import READ, SEND
-from agentteam_runtimes.start_settings import check_options, shown
+from agentteam_runtimes.message_tools import READ, SEND
+from agentteam_runtimes.programs import ask_version, find_program, inherited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Options
 
 OLDEST = (2, 1, 197)
-PROBE_SECONDS = 20
 INSTALL = (
     "install it with `npm install -g @anthropic-ai/claude-code`, "
     "or set the agent's option bin"
@@ -57,7 +55,7 @@ def environment(options: Options, temporary: Path | None = None) -> dict[str, st
 
     `temporary` is for its sockets and scratch files, which stay behind after a kill.
     """
-    env = {name: os.environ[name] for name in INHERITED if name in os.environ} | QUIET
+    env = inherited(INHERITED) | QUIET
     if options.home is not None:
         env |= {
             "HOME": options.home,
@@ -70,12 +68,7 @@ def environment(options: Options, temporary: Path | None = None) -> dict[str, st
 
 def program(options: Options) -> str:
     """Find the executable; raises `RuntimeMissing`."""
-    check_options(options)
-    wanted = options.bin or "claude"
-    found = shutil.which(wanted, path=environment(options).get("PATH"))
-    if found is None:
-        raise RuntimeMissing(f"there is no program {shown(wanted)}", INSTALL)
-    return found
+    return find_program(options, "claude", environment(options), INSTALL)
 
 
 def command(
@@ -97,26 +90,15 @@ def command(
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Make Claude's settings of the agent's `config`; our own tools need no approval."""
     ours = [f"mcp__{wire.SERVER}__{tool}" for tool in (SEND, READ)]
-    given = wire.mapping(config, "permissions")
-    allowed = [*wire.strings(given, "allow"), *ours]
+    given = jsonfields.mapping(config, "permissions")
+    allowed = [*jsonfields.strings(given, "allow"), *ours]
     return {**config, "permissions": {**given, "allow": allowed}}
 
 
 def version(options: Options) -> str:
     """Ask the program for its version; raises `RuntimeMissing`."""
     path = program(options)
-    try:
-        done = subprocess.run(
-            [path, "--version"],
-            env=environment(options),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROBE_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise RuntimeMissing(f"{path} does not run: {exc}", INSTALL) from exc
-    said = done.stdout.decode("utf-8", "replace").strip()
+    said = ask_version(path, environment(options), INSTALL)
     found = re.match(r"(\d+)\.(\d+)\.(\d+)\S* \(Claude Code\)", said)
     if found is None:
         problem = f"{path} is no Claude Code: it says {said[:80]!r}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentteam_runtimes.claude import wire
-from agentteam_runtimes.claude.asks import as_json, shorten
+from agentteam_runtimes import jsonfields
+from agentteam_runtimes.excerpts import as_json, shorten
 
 if TYPE_CHECKING:
     from agentteam_runtimes.jsonlines import JsonObject
@@ -14,26 +14,30 @@ if TYPE_CHECKING:
 def tools_used(message: JsonObject) -> list[tuple[str, str, str]]:
     """Name the calls that a message makes: the call, the tool, its input as JSON."""
     return [
-        (wire.text(part, "id"), wire.text(part, "name"), as_json(part.get("input")))
-        for part in wire.objects(message, "content")
-        if part.get("type") == "tool_use" and wire.text(part, "id")
+        (
+            jsonfields.text(part, "id"),
+            jsonfields.text(part, "name"),
+            as_json(part.get("input")),
+        )
+        for part in jsonfields.objects(message, "content")
+        if part.get("type") == "tool_use" and jsonfields.text(part, "id")
     ]
 
 
 def tool_results(line: JsonObject) -> list[tuple[str, str, str | None]]:
     """Name the results that a line brings: the call, its output, its error."""
-    message = wire.mapping(line, "message")
+    message = jsonfields.mapping(line, "message")
     return [
-        (wire.text(part, "tool_use_id"), _output(part), _error(part))
-        for part in wire.objects(message, "content")
+        (jsonfields.text(part, "tool_use_id"), _output(part), _error(part))
+        for part in jsonfields.objects(message, "content")
         if part.get("type") == "tool_result"
     ]
 
 
 def _output(part: JsonObject) -> str:
-    said = wire.text(part, "content")
-    parts = wire.objects(part, "content")
-    return shorten(said or "".join(wire.text(inner, "text") for inner in parts))
+    said = jsonfields.text(part, "content")
+    parts = jsonfields.objects(part, "content")
+    return shorten(said or "".join(jsonfields.text(inner, "text") for inner in parts))
 
 
 def _error(part: JsonObject) -> str | None:

@@ -19,6 +19,7 @@ from agentteam_protocol.errors import (
     RuntimeRefused,
     RuntimeTooSlow,
 )
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.driver import Noticed
 from agentteam_runtimes.jsonlines import JsonObject, Noise, decode_line
@@ -76,7 +77,7 @@ class Dialogue:
                 # What came before it is done before it.
                 self._hand_on(received)
                 received = []
-                self._answered(wire.mapping(message, "response"))
+                self._answered(jsonfields.mapping(message, "response"))
             else:
                 received.append(message)
         self._hand_on(received)
@@ -130,12 +131,12 @@ class Dialogue:
             self.on_lines(received)
 
     def _answered(self, response: JsonObject) -> None:
-        asking = self._asking.pop(wire.text(response, "request_id"), None)
+        asking = self._asking.pop(jsonfields.text(response, "request_id"), None)
         if asking is None:
             return
         if response.get("subtype") == "error":
-            asking.refusal = wire.text(response, "error") or "refused"
+            asking.refusal = jsonfields.text(response, "error") or "refused"
             return
-        asking.answer = wire.mapping(response, "response")
+        asking.answer = jsonfields.mapping(response, "response")
         if asking.then is not None:
             asking.then(asking.answer)

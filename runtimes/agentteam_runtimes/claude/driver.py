@@ -8,9 +8,8 @@ first one its version must do; one that does not say it is treated as the older 
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,11 @@ import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import (
-    QueueFull,
     RuntimeExited,
     RuntimeFailure,
-    RuntimeRefused,
     RuntimeTooSlow,
 )
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import FENCE
 from agentteam_runtimes.claude.command import command, environment, version
@@ -36,9 +34,7 @@ from agentteam_runtimes.driver import (
     Capabilities,
     Emit,
     EvidenceLevel,
-    Exited,
     Interrupt,
-    Noticed,
     Options,
     ResumeRefused,
     Runtime,
@@ -47,9 +43,11 @@ from agentteam_runtimes.driver import (
     Steer,
 )
 from agentteam_runtimes.incarnation import Incarnation, open_incarnation
+from agentteam_runtimes.last_words import closing, dropped, last_words, write_or_refuse
+from agentteam_runtimes.scratch import scratch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from agentteam_runtimes.incarnation import Exit
     from agentteam_runtimes.jsonlines import JsonObject
@@ -57,7 +55,6 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0
 STOP_SECONDS = 2.0
-LAST_WORDS_SECONDS = 2.0
 
 
 class ClaudeDriver:
@@ -87,7 +84,7 @@ class ClaudeDriver:
         resume = resume or adoption.due
         opening = _Opening(spec, resume or str(uuid.uuid4()), resume is not None, emit)
         await opening.look_back()
-        with _scratch(opening.scratch):
+        with scratch(opening.scratch):
             async with (
                 open_incarnation(
                     opening.command(),
@@ -107,7 +104,7 @@ class ClaudeDriver:
                         adoption.done(resume)
                         emit([SessionNamed(resume)])
                 except RuntimeExited as error:
-                    failure = await _last_words(incarnation, session, error)
+                    failure = await _why_ended(incarnation, session, error)
                 except RuntimeFailure as error:
                     # Raised below, where the nursery does not make a group of it.
                     failure = error
@@ -179,28 +176,19 @@ class _Opening:
         return self.session
 
     async def _write(self, data: bytes) -> None:
-        assert self.incarnation is not None, "nothing is written before it is open"
-        try:
-            await self.incarnation.write(data)
-        except QueueFull as full:
-            raise RuntimeRefused(f"nothing was written: {full}") from full
+        await write_or_refuse(self.incarnation, data)
 
     def _received(self, lines: Sequence[JsonObject]) -> None:
         if self.session is not None:
             self.session.receive(lines)
 
     def overlong(self, line: Overlong) -> None:
-        sample = line.head.decode("utf-8", "replace")
-        self.emit([Noticed("a line over the limit was dropped", sample)])
+        self.emit([dropped(line)])
 
     def exited(self, end: Exit) -> None:
         self.dialogue.exited(RuntimeExited(end.returncode, end.stderr_tail))
-        if not self.ready:
-            return  # the handshake raises it
-        if end.half_line:
-            half = end.half_line[:400].decode("utf-8", "replace")
-            self.emit([Noticed("half a line at the end of stdout", half)])
-        self.emit([Exited(end.returncode, end.stderr_tail)])
+        if self.ready:  # else the handshake raises it
+            self.emit(closing(end))
 
 
 async def _shake_hands(session: ClaudeSession) -> None:
@@ -220,7 +208,7 @@ async def _shake_hands(session: ClaudeSession) -> None:
         )
         if session.no_session:
             raise ResumeRefused(session.no_session)
-        session.turns.greeted(wire.text(asking.result, "claude_code_version"))
+        session.turns.greeted(jsonfields.text(asking.result, "claude_code_version"))
         return
     raise RuntimeTooSlow(f"claude did not shake hands within {START_SECONDS:g} s")
 
@@ -231,27 +219,14 @@ def _projects(env: dict[str, str]) -> Path:
     return Path(home or os.path.join(env.get("HOME", "/"), ".claude")) / "projects"
 
 
-@contextmanager
-def _scratch(path: Path) -> Generator[None]:
-    """Give an incarnation a fresh directory for what it leaves behind, then remove it."""
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True, mode=0o700)
-    try:
-        yield
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-async def _last_words(
+async def _why_ended(
     incarnation: Incarnation, session: ClaudeSession, known: RuntimeExited
 ) -> RuntimeFailure:
-    """Wait for what it wrote to stderr: a broken pipe is noticed before that is read."""
-    with trio.move_on_after(LAST_WORDS_SECONDS):
-        end = await incarnation.wait()
-        known = RuntimeExited(end.returncode, end.stderr_tail)
-    if wire.NO_SESSION in known.stderr_tail or session.no_session:
-        return ResumeRefused(session.no_session or known.stderr_tail)
-    return known
+    """Tell whether it ended since it does not know its session."""
+    said = await last_words(incarnation, known)
+    if wire.NO_SESSION in said.stderr_tail or session.no_session:
+        return ResumeRefused(session.no_session or said.stderr_tail)
+    return said
 
 
 async def _stop(incarnation: Incarnation) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from agentteam_protocol.ids import ItemId
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.turns import keys_of
 from agentteam_runtimes.driver import ItemOutcome
@@ -85,9 +86,11 @@ def _longer(tail: Tail | None, row: JsonObject, waiting: Container[str]) -> Tail
         # Also what Claude itself writes when it resumes what was cut off.
         uses = any(
             part.get("type") == "tool_use"
-            for part in wire.objects(wire.mapping(row, "message"), "content")
+            for part in jsonfields.objects(
+                jsonfields.mapping(row, "message"), "content"
+            )
         )
-        return None if uses else Tail(wire.text(row, "uuid"), ())
+        return None if uses else Tail(jsonfields.text(row, "uuid"), ())
     keys = _keys(row)
     if row.get("type") != wire.USER and not keys:
         return tail  # a row about something else
@@ -98,9 +101,14 @@ def _longer(tail: Tail | None, row: JsonObject, waiting: Container[str]) -> Tail
 def _keys(row: JsonObject) -> list[str]:
     match row.get("type"):
         case wire.USER:
-            uuids = [*wire.strings(row, "mergedSendUuids"), wire.text(row, "uuid")]
+            uuids = [
+                *jsonfields.strings(row, "mergedSendUuids"),
+                jsonfields.text(row, "uuid"),
+            ]
         case "attachment":
-            uuids = [wire.text(wire.mapping(row, "attachment"), "source_uuid")]
+            uuids = [
+                jsonfields.text(jsonfields.mapping(row, "attachment"), "source_uuid")
+            ]
         case _:
             uuids = []
     return [key for uuid in uuids for key in keys_of(uuid)]
@@ -109,7 +117,7 @@ def _keys(row: JsonObject) -> list[str]:
 def _is_answer(row: JsonObject) -> bool:
     if row.get("type") != wire.ASSISTANT:
         return False
-    return wire.mapping(row, "message").get("model") != wire.SYNTHETIC
+    return jsonfields.mapping(row, "message").get("model") != wire.SYNTHETIC
 
 
 @frozen

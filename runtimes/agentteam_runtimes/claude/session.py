@@ -21,6 +21,7 @@ from agentteam_protocol.errors import (
     RuntimeFailure,
     RuntimeRefused,
 )
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import Asks, fence
 from agentteam_runtimes.claude.dialogue import Dialogue
@@ -150,9 +151,9 @@ class ClaudeSession:
                 case wire.REQUEST:
                     events += self._asked(line)
                 case wire.WITHDRAWN:
-                    events += self._asks.withdrawn(wire.text(line, "request_id"))
+                    events += self._asks.withdrawn(jsonfields.text(line, "request_id"))
                 case wire.RESULT if not self.turns.round:
-                    errors = wire.strings(line, "errors")
+                    errors = jsonfields.strings(line, "errors")
                     self.no_session = next(
                         (e for e in errors if wire.NO_SESSION in e), self.no_session
                     )
@@ -161,8 +162,11 @@ class ClaudeSession:
         self._pass_on(events)
 
     def _asked(self, line: JsonObject) -> list[RuntimeEvent]:
-        id, request = wire.text(line, "request_id"), wire.mapping(line, "request")
-        turn = self.turns.owner(wire.text(request, "tool_use_id"))
+        id, request = (
+            jsonfields.text(line, "request_id"),
+            jsonfields.mapping(line, "request"),
+        )
+        turn = self.turns.owner(jsonfields.text(request, "tool_use_id"))
         match request.get("subtype"):
             case wire.ASK:
                 return [self._asks.ask(id, request, turn)]
@@ -170,7 +174,7 @@ class ClaudeSession:
                 self._soon(wire.response(id, fence(self.turns.is_cut(turn))))
                 return []
             case wire.MCP:
-                message = wire.mapping(request, "message")
+                message = jsonfields.mapping(request, "message")
                 taken = self._tools.take(id, message, self.turns.owner)
                 if isinstance(taken, SendCalled | ReadCalled):
                     return [taken]
@@ -198,7 +202,7 @@ class ClaudeSession:
         """Interrupt the round and drop what waits; a refusal is an answer, too."""
 
         def take(answer: JsonObject) -> None:
-            dropped = wire.strings(answer, "cancelled")
+            dropped = jsonfields.strings(answer, "cancelled")
             self._pass_on(self.turns.withdrawn(dropped))
 
         asking = self.dialogue.prepare(wire.INTERRUPT, take, cancel_queued=True)

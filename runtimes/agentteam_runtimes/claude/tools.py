@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from agentteam_protocol.ids import mint
+from agentteam_runtimes import jsonfields, message_tools
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.driver import CallRef, ReadCalled, SendCalled, TurnRef
 from agentteam_runtimes.jsonlines import well_formed
@@ -30,47 +31,7 @@ if TYPE_CHECKING:
 
     from agentteam_runtimes.jsonlines import JsonObject
 
-SEND = "send_message"
-READ = "read_history"
 METHOD_NOT_FOUND = -32601
-
-_TARGET = {
-    "type": "string",
-    "description": "The conversation: its name, such as @alice or #news, or its id.",
-}
-
-
-def _spec(name: str, description: str, **properties: JsonObject) -> JsonObject:
-    return {
-        "name": name,
-        "description": description,
-        "inputSchema": {
-            "type": "object",
-            "properties": properties,
-            "required": [key for key in properties if key != "after"],
-            "additionalProperties": False,
-        },
-    }
-
-
-SPECS = [
-    _spec(
-        SEND,
-        "Send a message that people see. Held or rejected if you have not read what "
-        "is new there; the answer says what to do then.",
-        target=_TARGET,
-        text={"type": "string", "description": "The message."},
-    ),
-    _spec(
-        READ,
-        "Read the messages of a conversation, oldest first.",
-        target=_TARGET,
-        after={
-            "type": "integer",
-            "description": "Only messages with a higher number than this.",
-        },
-    ),
-]
 
 
 @frozen
@@ -90,15 +51,17 @@ class ToolCalls:
         self, request: str, message: JsonObject, owner: Callable[[str], TurnRef | None]
     ) -> JsonObject | SendCalled | ReadCalled:
         """Take a message: what to reply at once, or a call that waits for its result."""
-        method, id = wire.text(message, "method"), message.get("id")
-        params = wire.mapping(message, "params")
+        method, id = jsonfields.text(message, "method"), message.get("id")
+        params = jsonfields.mapping(message, "params")
         match method:
             case "initialize":
                 return reply(id, _greeting(params))
             case "tools/list":
-                return reply(id, {"tools": SPECS})
+                return reply(id, {"tools": message_tools.SPECS})
             case "tools/call":
-                use = wire.text(wire.mapping(params, "_meta"), "claudecode/toolUseId")
+                use = jsonfields.text(
+                    jsonfields.mapping(params, "_meta"), "claudecode/toolUseId"
+                )
                 called = self._call(request, id, params, owner(use))
                 if called is not None:
                     return called
@@ -130,14 +93,16 @@ class ToolCalls:
     def _call(
         self, request: str, id: object, params: JsonObject, turn: TurnRef | None
     ) -> SendCalled | ReadCalled | None:
-        given = wire.mapping(params, "arguments")
-        target, text = wire.text(given, "target"), wire.text(given, "text")
+        given = jsonfields.mapping(params, "arguments")
+        target, text = jsonfields.text(given, "target"), jsonfields.text(given, "text")
         call = CallRef(mint("call"))
-        match wire.text(params, "name"):
-            case tool if tool == SEND and target and text:
+        match jsonfields.text(params, "name"):
+            case tool if tool == message_tools.SEND and target and text:
                 called: SendCalled | ReadCalled = SendCalled(turn, call, target, text)
-            case tool if tool == READ and target:
-                called = ReadCalled(turn, call, target, wire.number(given, "after"))
+            case tool if tool == message_tools.READ and target:
+                called = ReadCalled(
+                    turn, call, target, jsonfields.number(given, "after")
+                )
             case _:
                 return None
         self._open[call.id] = _Open(request, id, turn.id if turn else "")
@@ -161,7 +126,7 @@ def result(text: str, *, error: bool) -> JsonObject:
 
 def _greeting(params: JsonObject) -> JsonObject:
     return {
-        "protocolVersion": wire.text(params, "protocolVersion") or "2025-11-25",
+        "protocolVersion": jsonfields.text(params, "protocolVersion") or "2025-11-25",
         "capabilities": {"tools": {}},
         "serverInfo": {"name": wire.SERVER, "version": "1"},
     }

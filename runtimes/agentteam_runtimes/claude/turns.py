@@ -35,6 +35,7 @@ from attrs import define, field
 
 from agentteam_protocol.delivery import Evidence
 from agentteam_protocol.ids import ItemId, mint
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.content import tool_results, tools_used
 from agentteam_runtimes.driver import (
@@ -256,7 +257,7 @@ class Turns:
                 return []
 
     def _lifecycle(self, line: JsonObject) -> list[RuntimeEvent]:
-        uuid = wire.text(line, "command_uuid")
+        uuid = jsonfields.text(line, "command_uuid")
         match line.get("state"):
             case "started":
                 return self._take(uuid)
@@ -266,18 +267,18 @@ class Turns:
                 return []
 
     def _system(self, line: JsonObject) -> list[RuntimeEvent]:
-        subtype = wire.text(line, "subtype")
+        subtype = jsonfields.text(line, "subtype")
         if subtype == "init":
-            said = frozenset(wire.strings(line, "capabilities"))
+            said = frozenset(jsonfields.strings(line, "capabilities"))
             self.lists = said >= {wire.NAMES_IN_REQUESTS, wire.NAMES_IN_LIFECYCLE}
             self.receipts = wire.CANCELS_QUEUED in said
             return self._begin()
         if subtype == "status":
-            for uuid in wire.strings(line, "user_message_uuids"):
+            for uuid in jsonfields.strings(line, "user_message_uuids"):
                 if entry := self._entries.get(uuid):
                     entry.stage = Stage.asked
         elif what := NOTICES.get(subtype):
-            detail = wire.text(line, "error", "message", "tool_name")
+            detail = jsonfields.text(line, "error", "message", "tool_name")
             return [Noticed(what, detail)]
         return []
 
@@ -313,7 +314,7 @@ class Turns:
 
     def _user(self, line: JsonObject) -> list[RuntimeEvent]:
         if line.get("isReplay") is True:
-            return self._repeated(wire.text(line, "uuid"))
+            return self._repeated(jsonfields.text(line, "uuid"))
         return [
             ToolEnded(self.owner(call), call, output, error)
             for call, output, error in tool_results(line)
@@ -341,10 +342,10 @@ class Turns:
     def _streamed(self, line: JsonObject) -> list[RuntimeEvent]:
         if line.get("parent_tool_use_id") is not None:
             return []
-        event = wire.mapping(line, "event")
+        event = jsonfields.mapping(line, "event")
         match event.get("type"):
             case "content_block_delta":
-                text = wire.text(wire.mapping(event, "delta"), "text")
+                text = jsonfields.text(jsonfields.mapping(event, "delta"), "text")
                 return [Output(self._working, text)] if text else []
             case "message_start":
                 self._round.answered = True
@@ -376,8 +377,8 @@ class Turns:
         return TurnRef(self._round.owner) if self._round.owner else None
 
     def _said(self, line: JsonObject) -> list[RuntimeEvent]:
-        message = wire.mapping(line, "message")
-        parent = wire.text(line, "parent_tool_use_id")
+        message = jsonfields.mapping(line, "message")
+        parent = jsonfields.text(line, "parent_tool_use_id")
         turn = self.owner(parent) if parent else self._working
         events: list[RuntimeEvent] = []
         for call, name, given in tools_used(message):
@@ -386,7 +387,9 @@ class Turns:
             events.append(ToolStarted(turn, call, name, given))
         if parent:
             return events
-        said = "".join(wire.text(p, "text") for p in wire.objects(message, "content"))
+        said = "".join(
+            jsonfields.text(p, "text") for p in jsonfields.objects(message, "content")
+        )
         if message.get("model") == wire.SYNTHETIC:
             return [Noticed("claude says", said)]
         self._round.spoken = True
@@ -399,8 +402,8 @@ class Turns:
             return []
         if not self.lists:
             self._not_repeated()
-        turn.answer = wire.text(line, "result")
-        for name, count in wire.mapping(line, "usage").items():
+        turn.answer = jsonfields.text(line, "result")
+        for name, count in jsonfields.mapping(line, "usage").items():
             if isinstance(count, int) and not isinstance(count, bool):
                 turn.usage[name] = turn.usage.get(name, 0) + count
         if self.waiting(turn.id):
@@ -439,11 +442,11 @@ class Turns:
 
 def _judge(line: JsonObject) -> tuple[TurnStatus, str]:
     """Say how a round ended; one that failed may call itself a success."""
-    if wire.text(line, "terminal_reason").startswith("aborted"):
+    if jsonfields.text(line, "terminal_reason").startswith("aborted"):
         return TurnStatus.interrupted, ""
     if line.get("is_error") is True or line.get("subtype") != "success":
-        why = "; ".join(wire.strings(line, "errors"))
-        return TurnStatus.failed, wire.text(line, "result") or why
+        why = "; ".join(jsonfields.strings(line, "errors"))
+        return TurnStatus.failed, jsonfields.text(line, "result") or why
     if line.get("stop_reason") == "max_tokens":
         return TurnStatus.max_tokens, ""
     return TurnStatus.completed, ""

@@ -8,12 +8,12 @@ sends may crash a session. Nothing outside this folder sees these names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from agentteam_runtimes.jsonlines import JsonObject, encode_line, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 # Types of lines.
 USER: Final = "user"
@@ -92,46 +92,3 @@ def refusal(id: str, error: str) -> bytes:
 def version(said: str) -> tuple[int, ...]:
     """Read a version; an empty one is older than any."""
     return tuple(int(part) for part in said.split(".") if part.isdecimal())
-
-
-def mapping(value: object, *keys: str) -> JsonObject:
-    """Read a field that should hold an object, through those that hold it."""
-    for key in keys:
-        value = _get(value, key)
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def text(value: object, *keys: str) -> str:
-    """Read the first of these fields that holds a string."""
-    for key in keys:
-        if isinstance(inner := _get(value, key), str):
-            return inner
-    return ""
-
-
-def number(value: object, key: str) -> int | None:
-    """Read a field that should hold an integer."""
-    inner = _get(value, key)
-    return inner if isinstance(inner, int) and not isinstance(inner, bool) else None
-
-
-def strings(value: object, key: str) -> list[str]:
-    """Read the strings of a field that should hold a list of them."""
-    inner = _get(value, key)
-    members = cast("list[object]", inner) if isinstance(inner, list) else []
-    return [member for member in members if isinstance(member, str)]
-
-
-def objects(value: object, key: str) -> Iterator[JsonObject]:
-    """Read the objects of a field that should hold a list of them."""
-    inner = _get(value, key)
-    if isinstance(inner, list):
-        for member in cast("list[object]", inner):
-            if isinstance(member, dict):
-                yield cast("JsonObject", member)
-
-
-def _get(value: object, key: str) -> object:
-    if not isinstance(value, dict):
-        return None
-    return cast("Mapping[str, object]", value).get(key)

@@ -23,10 +23,12 @@ from attrs import define, field, frozen
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.ids import mint
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
-from agentteam_runtimes.codex.items import as_json, call_id
+from agentteam_runtimes.codex.items import call_id
 from agentteam_runtimes.codex.tools import result
 from agentteam_runtimes.driver import AskClosed, Asked, AskRef, TurnRef
+from agentteam_runtimes.excerpts import as_json
 from agentteam_runtimes.jsonrpc import RequestId
 
 if TYPE_CHECKING:
@@ -72,8 +74,8 @@ class Asks:
         `shown` is the input of the call that asks, where its item told it.
         """
         tool = TOOL_NAMES.get(request.method)
-        item = wire.text(request.params, "itemId")
-        if tool is None or not item or not wire.text(request.params, "turnId"):
+        item = jsonfields.text(request.params, "itemId")
+        if tool is None or not item or not jsonfields.text(request.params, "turnId"):
             return None
         ask = AskRef(mint("ask"))
         self._open[ask.id] = _Open(request.id, turn.id if turn else "")
@@ -83,7 +85,7 @@ class Asks:
             tool,
             input=shown or as_json(_command(request.params)),
             call_id=call_id({"id": item}),
-            reason=wire.text(request.params, "reason") or None,
+            reason=jsonfields.text(request.params, "reason") or None,
         )
 
     def decide(
@@ -113,5 +115,7 @@ class Asks:
 
 def _command(params: JsonObject) -> JsonObject:
     return {
-        k: v for k in ("command", "cwd", "grantRoot") if (v := wire.text(params, k))
+        k: v
+        for k in ("command", "cwd", "grantRoot")
+        if (v := jsonfields.text(params, k))
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.items import tool_ended, tool_started
 from agentteam_runtimes.driver import Noticed, RuntimeEvent, TurnRef
@@ -53,7 +54,7 @@ class Children:
         self, event: Notification, ours: Callable[[str], bool]
     ) -> list[RuntimeEvent]:
         """Say what a notification of another thread than ours means."""
-        thread = wire.text(event.params, "threadId")
+        thread = jsonfields.text(event.params, "threadId")
         turn = wire.turn_id(event.params)
         if event.method == wire.TURN_STARTED:
             return self._started(thread, turn, event.params, ours)
@@ -68,7 +69,7 @@ class Children:
     def _started(
         self, thread: str, turn: str, params: JsonObject, ours: Callable[[str], bool]
     ) -> list[RuntimeEvent]:
-        said = wire.text(wire.mapping(params, "turn"), "rootTurnId")
+        said = jsonfields.text(jsonfields.mapping(params, "turn"), "rootTurnId")
         root = said if ours(said) else self._roots.get(said)
         if root is None:
             return [Noticed("a turn of an unknown thread", f"{thread} {turn}")]
@@ -82,7 +83,7 @@ class Children:
     def _tool(
         self, root: TurnRef, thread: str, event: Notification
     ) -> list[RuntimeEvent]:
-        item = wire.mapping(event.params, "item")
+        item = jsonfields.mapping(event.params, "item")
         if item.get("type") not in wire.TOOLS:
             return []
         if event.method == wire.ITEM_STARTED:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any, cast
 
 from agentteam_protocol.errors import RuntimeMissing
-from agentteam_runtimes.start_settings import SET_BIN, check_options, shown
+from agentteam_runtimes.programs import ask_version, find_program, inherited
+from agentteam_runtimes.start_settings import SET_BIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Options
 
 OLDEST = (0, 171)
-PROBE_SECONDS = 20
 INSTALL = f"install it with `npm install -g @openai/codex`, or {SET_BIN}"
 
 INHERITED = (
@@ -43,7 +41,7 @@ THREAD_KEYS = frozenset({"sandbox_mode", "approval_policy", "model"})
 
 def environment(options: Options) -> dict[str, str]:
     """Build the environment: little is inherited, the agent's own comes on top."""
-    env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    env = inherited(INHERITED)
     if options.home is not None:
         env |= {
             "HOME": options.home,
@@ -54,12 +52,7 @@ def environment(options: Options) -> dict[str, str]:
 
 def program(options: Options) -> str:
     """Find the executable; raises `RuntimeMissing`."""
-    check_options(options)
-    wanted = options.bin or "codex"
-    found = shutil.which(wanted, path=environment(options).get("PATH"))
-    if found is None:
-        raise RuntimeMissing(f"there is no program {shown(wanted)}", INSTALL)
-    return found
+    return find_program(options, "codex", environment(options), INSTALL)
 
 
 def command(options: Options) -> list[str]:
@@ -73,18 +66,7 @@ def command(options: Options) -> list[str]:
 def version(options: Options) -> str:
     """Ask the program for its version; raises `RuntimeMissing`."""
     path = program(options)
-    try:
-        done = subprocess.run(
-            [path, "--version"],
-            env=environment(options),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROBE_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise RuntimeMissing(f"{path} does not run: {exc}", INSTALL) from exc
-    said = done.stdout.decode("utf-8", "replace").strip()
+    said = ask_version(path, environment(options), INSTALL)
     found = re.search(r"codex\S* (\d+)\.(\d+)(\.\S+)?", said)
     if found is None:
         raise RuntimeMissing(f"{path} is no Codex: it says {said[:80]!r}", INSTALL)

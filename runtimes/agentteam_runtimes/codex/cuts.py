@@ -17,6 +17,7 @@ import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import RuntimeExited, RuntimeFailure
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.connection import Call, Connection
 from agentteam_runtimes.codex.turns import Turns
@@ -102,9 +103,9 @@ class Cuts:
         """Ask codex which turn is active (interrupt spec §7)."""
         params = {"threadId": self.turns.thread, "includeTurns": True}
         read = await self.connection.call(wire.THREAD_READ, params)
-        for turn in wire.objects(wire.mapping(read, "thread"), "turns"):
+        for turn in jsonfields.objects(jsonfields.mapping(read, "thread"), "turns"):
             if turn.get("status") == "inProgress":
-                return wire.text(turn, "id") or None
+                return jsonfields.text(turn, "id") or None
         return None
 
     async def _interrupt_refused(self, turn: str, refusal: Refusal) -> None:
@@ -162,8 +163,8 @@ class Cuts:
         """End the commands of this turn; those of earlier turns stay (a dev server)."""
         params: JsonObject = {"threadId": thread}
         listed = await self.connection.call(wire.TERMINALS_LIST, params, CLEAN_SECONDS)
-        for terminal in wire.objects(listed, "data"):
-            item = wire.text(terminal, "itemId")
+        for terminal in jsonfields.objects(listed, "data"):
+            item = jsonfields.text(terminal, "itemId")
             if self.turns.started_by(turn, thread, item):
                 process = {"processId": terminal.get("processId")}
                 await self.connection.call(wire.TERMINALS_TERMINATE, params | process)

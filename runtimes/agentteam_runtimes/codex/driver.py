@@ -16,12 +16,12 @@ import trio
 
 from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.errors import (
-    QueueFull,
     RuntimeExited,
     RuntimeFailure,
     RuntimeRefused,
     RuntimeTooSlow,
 )
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.command import command, environment, version
 from agentteam_runtimes.codex.connection import Connection
@@ -33,9 +33,7 @@ from agentteam_runtimes.driver import (
     Capabilities,
     Emit,
     EvidenceLevel,
-    Exited,
     Interrupt,
-    Noticed,
     Options,
     ResumeRefused,
     Runtime,
@@ -44,6 +42,7 @@ from agentteam_runtimes.driver import (
     Steer,
 )
 from agentteam_runtimes.incarnation import open_incarnation
+from agentteam_runtimes.last_words import closing, dropped, last_words, write_or_refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0
 STOP_SECONDS = 2.0
-LAST_WORDS_SECONDS = 2.0
 
 # Any other refusal is not "the session does not exist": a file that may only be locked
 # or unreadable for now is no reason to begin anew. One without a single record is.
@@ -111,7 +109,7 @@ class CodexDriver:
                         session.turns.resumable = True
                         emit([SessionNamed(session.turns.thread)])
                 except RuntimeExited as error:
-                    failure = await _last_words(incarnation, error)
+                    failure = await last_words(incarnation, error)
                 except RuntimeFailure as error:
                     # Raised below, where the nursery does not make a group of it.
                     failure = error
@@ -136,28 +134,19 @@ class _Line:
         self.session: CodexSession | None = None
 
     async def _write(self, data: bytes) -> None:
-        assert self.incarnation is not None, "nothing is written before it is open"
-        try:
-            await self.incarnation.write(data)
-        except QueueFull as full:
-            raise RuntimeRefused(f"nothing was written: {full}") from full
+        await write_or_refuse(self.incarnation, data)
 
     def _received(self, received: Sequence[Received]) -> None:
         if self.session is not None:
             self.session.receive(received)
 
     def overlong(self, line: Overlong) -> None:
-        sample = line.head.decode("utf-8", "replace")
-        self.emit([Noticed("a line over the limit was dropped", sample)])
+        self.emit([dropped(line)])
 
     def exited(self, end: Exit) -> None:
         self.connection.exited(RuntimeExited(end.returncode, end.stderr_tail))
-        if not self.ready:
-            return  # the handshake raises it
-        if end.half_line:
-            half = end.half_line[:400].decode("utf-8", "replace")
-            self.emit([Noticed("half a line at the end of stdout", half)])
-        self.emit([Exited(end.returncode, end.stderr_tail)])
+        if self.ready:  # else the handshake raises it
+            self.emit(closing(end))
 
 
 async def _shake_hands(
@@ -190,7 +179,7 @@ async def _open_thread(
             if GONE.search(refused.message):
                 raise ResumeRefused(refused.message) from refused
             raise
-    if not (thread := wire.text(wire.mapping(opened, "thread"), "id")):
+    if not (thread := jsonfields.text(jsonfields.mapping(opened, "thread"), "id")):
         raise RuntimeRefused("codex opened no thread")
     return thread
 
@@ -211,14 +200,6 @@ def thread_settings(spec: SessionSpec) -> JsonObject:
     }
     model = spec.model or config.get("model")
     return settings | ({"model": model} if model else {})
-
-
-async def _last_words(incarnation: Incarnation, known: RuntimeExited) -> RuntimeExited:
-    """Wait for what it wrote to stderr: a broken pipe is noticed before that is read."""
-    with trio.move_on_after(LAST_WORDS_SECONDS):
-        end = await incarnation.wait()
-        return RuntimeExited(end.returncode, end.stderr_tail)
-    return known
 
 
 async def _stop(incarnation: Incarnation) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
-
-from agentteam_runtimes.codex import wire
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import Noticed, ToolEnded, ToolStarted, TurnRef
+from agentteam_runtimes.excerpts import as_json, shorten
 
 if TYPE_CHECKING:
     from agentteam_runtimes.jsonlines import JsonObject
 
-MOST_SHOWN = 4000  # characters of an input or output that people get to see
 
 FAILED = frozenset({"failed", "declined"})
 
@@ -26,11 +24,11 @@ def tool_started(
 
 def tool_ended(turn: TurnRef | None, item: JsonObject, thread: str = "") -> ToolEnded:
     """Say how a tool ended."""
-    status = wire.text(item, "status")
+    status = jsonfields.text(item, "status")
     output = _output(item)
     error = None
-    if status in FAILED or wire.number(item, "exitCode"):
-        code = wire.number(item, "exitCode")
+    if status in FAILED or jsonfields.number(item, "exitCode"):
+        code = jsonfields.number(item, "exitCode")
         error = status if code is None else f"{status}, exit code {code}"
     return ToolEnded(turn, call_id(item, thread), output, error)
 
@@ -39,7 +37,7 @@ def call_id(item: JsonObject, thread: str = "") -> str:
     """
     Name a call. The model makes these names, so those of two threads may be equal.
     """
-    own = wire.text(item, "id")
+    own = jsonfields.text(item, "id")
     return f"{thread}/{own}" if thread else own
 
 
@@ -50,9 +48,9 @@ def tool_name(item: JsonObject) -> str:
         case "fileChange":
             return "edit"
         case "mcpToolCall":
-            return f"{wire.text(item, 'server')}.{wire.text(item, 'tool')}"
+            return f"{jsonfields.text(item, 'server')}.{jsonfields.text(item, 'tool')}"
         case "dynamicToolCall" | "collabAgentToolCall":
-            return wire.text(item, "tool")
+            return jsonfields.text(item, "tool")
         case kind:
             return str(kind)
 
@@ -62,47 +60,40 @@ def tool_input(item: JsonObject) -> str:
     shown: JsonObject
     match item.get("type"):
         case "commandExecution":
-            shown = {k: wire.text(item, k) for k in ("command", "cwd")}
+            shown = {k: jsonfields.text(item, k) for k in ("command", "cwd")}
         case "fileChange":
-            changes = wire.objects(item, "changes")
+            changes = jsonfields.objects(item, "changes")
             shown = {"changes": [_change(c) for c in changes]}
         case "collabAgentToolCall":
-            shown = {"prompt": wire.text(item, "prompt")}
+            shown = {"prompt": jsonfields.text(item, "prompt")}
         case _:
             shown = {"arguments": item.get("arguments")}
     return as_json(shown)
 
 
-def as_json(value: object) -> str:
-    """Write a value for people: valid JSON unless it is very long."""
-    try:
-        return shorten(orjson.dumps(value).decode())
-    except TypeError:  # lone surrogates
-        return shorten(str(value))
-
-
-def shorten(text: str) -> str:
-    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
-
-
 def error_notice(params: JsonObject) -> Noticed:
     """Tell of an error of the model; a final one also fails its turn."""
-    message = wire.text(wire.mapping(params, "error"), "message")
+    message = jsonfields.text(jsonfields.mapping(params, "error"), "message")
     retries = params.get("willRetry") is True
     return Noticed("the model failed, codex retries" if retries else "error", message)
 
 
 def tokens(breakdown: JsonObject) -> dict[str, int]:
-    return {k: v for k in breakdown if (v := wire.number(breakdown, k)) is not None}
+    return {
+        k: v for k in breakdown if (v := jsonfields.number(breakdown, k)) is not None
+    }
 
 
 def _change(change: JsonObject) -> JsonObject:
-    return {"path": wire.text(change, "path"), "diff": wire.text(change, "diff")}
+    return {
+        "path": jsonfields.text(change, "path"),
+        "diff": jsonfields.text(change, "diff"),
+    }
 
 
 def _output(item: JsonObject) -> str:
     if item.get("type") == "commandExecution":
-        return shorten(wire.text(item, "aggregatedOutput"))
+        return shorten(jsonfields.text(item, "aggregatedOutput"))
     if item.get("type") in ("mcpToolCall", "dynamicToolCall"):
         shown = item.get("result") or item.get("error") or item.get("contentItems")
         return as_json(shown) if shown else ""

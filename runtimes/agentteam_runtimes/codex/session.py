@@ -19,6 +19,7 @@ from agentteam_protocol.errors import (
     RuntimeRefused,
     RuntimeTooSlow,
 )
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.asks import REFUSALS, Asks
 from agentteam_runtimes.codex.connection import ANSWER_SECONDS, Call, Connection
@@ -150,7 +151,7 @@ class CodexSession:
             for key in _recorded(page):
                 if key in missing:
                     found[missing.pop(key)] = ItemOutcome.surfaced
-            cursor = wire.text(page, "nextCursor") or None
+            cursor = jsonfields.text(page, "nextCursor") or None
             if not missing or cursor is None:
                 break
         if cursor is None and not self.turns.starting and self.turns.active is None:
@@ -287,8 +288,8 @@ def _recorded(page: object) -> list[str]:
     """Name the keys that a page of turns holds."""
     return [
         key
-        for turn in wire.objects(page, "data")
-        for item in wire.objects(turn, "items")
+        for turn in jsonfields.objects(page, "data")
+        for item in jsonfields.objects(turn, "items")
         if item.get("type") == wire.USER_MESSAGE
-        for key in keys_of(wire.text(item, "clientId"))
+        for key in keys_of(jsonfields.text(item, "clientId"))
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from agentteam_protocol.ids import mint
+from agentteam_runtimes import jsonfields, message_tools
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.driver import CallRef, ReadCalled, SendCalled, TurnRef
 from agentteam_runtimes.jsonrpc import RequestId
@@ -20,48 +21,7 @@ if TYPE_CHECKING:
     from agentteam_runtimes.jsonlines import JsonObject
     from agentteam_runtimes.jsonrpc import Request
 
-SEND = "send_message"
-READ = "read_history"
-
-_TARGET = {
-    "type": "string",
-    "description": "The conversation: its name, such as @alice or #news, or its id.",
-}
-
-
-def _spec(name: str, description: str, **properties: JsonObject) -> JsonObject:
-    required = [key for key in properties if key != "after"]
-    return {
-        "type": "function",
-        "name": name,
-        "description": description,
-        "inputSchema": {
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": False,
-        },
-    }
-
-
-SPECS = [
-    _spec(
-        SEND,
-        "Send a message that people see. Held or rejected if you have not read what "
-        "is new there; the answer says what to do then.",
-        target=_TARGET,
-        text={"type": "string", "description": "The message."},
-    ),
-    _spec(
-        READ,
-        "Read the messages of a conversation, oldest first.",
-        target=_TARGET,
-        after={
-            "type": "integer",
-            "description": "Only messages with a higher number than this.",
-        },
-    ),
-]
+SPECS = [{"type": "function", **spec} for spec in message_tools.SPECS]
 
 
 @frozen
@@ -80,14 +40,16 @@ class ToolCalls:
         self, request: Request, turn: TurnRef | None
     ) -> SendCalled | ReadCalled | None:
         """Open a call; None when it is none of ours, or its arguments are wrong."""
-        given = wire.mapping(request.params, "arguments")
-        target, text = wire.text(given, "target"), wire.text(given, "text")
+        given = jsonfields.mapping(request.params, "arguments")
+        target, text = jsonfields.text(given, "target"), jsonfields.text(given, "text")
         call = CallRef(mint("call"))
-        match wire.text(request.params, "tool"):
-            case tool if tool == SEND and target and text:
+        match jsonfields.text(request.params, "tool"):
+            case tool if tool == message_tools.SEND and target and text:
                 called: SendCalled | ReadCalled = SendCalled(turn, call, target, text)
-            case tool if tool == READ and target:
-                called = ReadCalled(turn, call, target, wire.number(given, "after"))
+            case tool if tool == message_tools.READ and target:
+                called = ReadCalled(
+                    turn, call, target, jsonfields.number(given, "after")
+                )
             case _:
                 return None
         self._open[call.id] = _Open(request.id, turn.id if turn else "")

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, field
 
 from agentteam_protocol.delivery import Evidence
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.children import Children
 from agentteam_runtimes.codex.items import (
@@ -207,7 +208,7 @@ class Turns:
 
     def shown(self, params: JsonObject) -> str:
         """Show what the call was given that a request is about."""
-        called = self._calls.get(wire.text(params, "itemId"))
+        called = self._calls.get(jsonfields.text(params, "itemId"))
         return called.input if called else ""
 
     def has_called(self, turn: str) -> bool:
@@ -251,7 +252,7 @@ class Turns:
         return "" if thread == self.thread else thread
 
     def _receive(self, event: Notification) -> list[RuntimeEvent]:
-        thread = wire.text(event.params, "threadId")
+        thread = jsonfields.text(event.params, "threadId")
         turn = wire.turn_id(event.params)
         if thread and thread != self.thread:
             return self.children.receive(event, self.knows)
@@ -283,13 +284,15 @@ class Turns:
             events.append(TurnStarted(TurnRef(turn.id), turn.batch))
         match event.method:
             case wire.TURN_COMPLETED:
-                events += self._end(turn, wire.mapping(event.params, "turn"))
+                events += self._end(turn, jsonfields.mapping(event.params, "turn"))
             case wire.MESSAGE_DELTA:
-                if delta := wire.text(event.params, "delta"):
+                if delta := jsonfields.text(event.params, "delta"):
                     events.append(Output(TurnRef(turn.id), delta))
             case wire.ITEM_STARTED | wire.ITEM_COMPLETED:
                 done = event.method == wire.ITEM_COMPLETED
-                events += self._item(turn, wire.mapping(event.params, "item"), done)
+                events += self._item(
+                    turn, jsonfields.mapping(event.params, "item"), done
+                )
             case wire.ERROR:
                 events.append(error_notice(event.params))
             case _:
@@ -300,9 +303,9 @@ class Turns:
         ref = TurnRef(turn.id)
         match item.get("type"), done:
             case wire.USER_MESSAGE, True:
-                return self._surfaced(ref, wire.text(item, "clientId"))
+                return self._surfaced(ref, jsonfields.text(item, "clientId"))
             case wire.AGENT_MESSAGE, True:
-                said = wire.text(item, "text")
+                said = jsonfields.text(item, "text")
                 if item.get("phase") != "commentary" or not turn.answer:
                     turn.answer = said
                 return [Said(ref, said)]
@@ -331,12 +334,12 @@ class Turns:
         turn.ended = True
         if self.active == turn.id:
             self.active = None
-        error = wire.mapping(ended, "error")
+        error = jsonfields.mapping(ended, "error")
         return [
             TurnEnded(
                 TurnRef(turn.id),
-                STATUSES.get(wire.text(ended, "status"), TurnStatus.failed),
-                detail=wire.text(error, "message"),
+                STATUSES.get(jsonfields.text(ended, "status"), TurnStatus.failed),
+                detail=jsonfields.text(error, "message"),
                 items=self._dropped(turn.id),
                 text=turn.answer,
                 usage=turn.usage,
@@ -363,11 +366,11 @@ class Turns:
 
     def _count(self, turn_id: str, params: JsonObject) -> None:
         """Keep the tokens of a turn: the thread's totals, less what they were before."""
-        usage = wire.mapping(params, "tokenUsage")
-        total = tokens(wire.mapping(usage, "total"))
+        usage = jsonfields.mapping(params, "tokenUsage")
+        total = tokens(jsonfields.mapping(usage, "total"))
         if turn := self._turns.get(turn_id):
             if turn.before is None:
-                last = tokens(wire.mapping(usage, "last"))
+                last = tokens(jsonfields.mapping(usage, "last"))
                 turn.before = {k: n - last.get(k, 0) for k, n in total.items()}
             turn.usage = {k: n - turn.before.get(k, 0) for k, n in total.items()}
         self._totals = total

@@ -8,12 +8,13 @@ runtime sends may crash a session. Nothing outside this folder sees these names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.jsonlines import JsonObject, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
 # Requests of ours.
 INITIALIZE: Final = "initialize"
@@ -129,39 +130,6 @@ def text_input(text: str) -> JsonObject:
 
 def turn_id(params: JsonObject) -> str:
     """Read which turn an event is about; some carry the turn itself."""
-    return text(params, "turnId") or text(mapping(params, "turn"), "id")
-
-
-def mapping(value: object, key: str) -> JsonObject:
-    """Read a field that should hold an object."""
-    inner = _get(value, key)
-    return cast("JsonObject", inner) if isinstance(inner, dict) else {}
-
-
-def text(value: object, *keys: str) -> str:
-    """Read the first of these fields that holds a string."""
-    for key in keys:
-        if isinstance(inner := _get(value, key), str):
-            return inner
-    return ""
-
-
-def number(value: object, key: str) -> int | None:
-    """Read a field that should hold an integer."""
-    inner = _get(value, key)
-    return inner if isinstance(inner, int) and not isinstance(inner, bool) else None
-
-
-def objects(value: object, key: str) -> Iterator[JsonObject]:
-    """Read the objects of a field that should hold a list of them."""
-    inner = _get(value, key)
-    if isinstance(inner, list):
-        for member in cast("list[object]", inner):
-            if isinstance(member, dict):
-                yield cast("JsonObject", member)
-
-
-def _get(value: object, key: str) -> object:
-    if not isinstance(value, dict):
-        return None
-    return cast("Mapping[str, object]", value).get(key)
+    return jsonfields.text(params, "turnId") or jsonfields.text(
+        jsonfields.mapping(params, "turn"), "id"
+    )

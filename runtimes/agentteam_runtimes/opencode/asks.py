@@ -8,9 +8,11 @@ from attrs import define, field, frozen
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.ids import mint
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import AskClosed, Asked, AskRef, TurnRef
+from agentteam_runtimes.excerpts import as_json
 from agentteam_runtimes.opencode import wire
-from agentteam_runtimes.opencode.tools import as_json, call_id
+from agentteam_runtimes.opencode.tools import call_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,17 +40,20 @@ class Asks:
 
     def ask(self, request: JsonObject, turn: TurnRef | None, ours: str) -> list[Asked]:
         """Open an ask; `ours` is our session, all others are sub-agents."""
-        id, session = wire.text(request, "id"), wire.text(request, "sessionID")
+        id, session = (
+            jsonfields.text(request, "id"),
+            jsonfields.text(request, "sessionID"),
+        )
         if not id or any(o.request == id for o in self._open.values()):
             return []
         ask = AskRef(mint("ask"))
         self._open[ask.id] = _Open(id, turn.id if turn else "")
-        call = wire.text(wire.mapping(request, "tool"), "callID")
+        call = jsonfields.text(jsonfields.mapping(request, "tool"), "callID")
         foreign = "" if session == ours else session
-        shown = wire.mapping(request, "metadata") or {
+        shown = jsonfields.mapping(request, "metadata") or {
             "patterns": request.get("patterns")
         }
-        name = wire.text(request, "permission") or "tool"
+        name = jsonfields.text(request, "permission") or "tool"
         called = call_id(call, foreign) if call else None
         return [Asked(turn, ask, name, input=as_json(shown), call_id=called)]
 

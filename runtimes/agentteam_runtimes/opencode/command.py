@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any, cast
 
 from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.errors import RuntimeMissing
-from agentteam_runtimes.start_settings import check_options, shown
+from agentteam_runtimes.programs import ask_version, find_program, inherited
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from agentteam_runtimes.driver import Options, SessionSpec
 
 OLDEST = (1, 18)
-PROBE_SECONDS = 20
 INSTALL = (
     "install it with `npm install -g opencode-ai`, or set the agent's option bin, or use"
     " the runtime builtin"
@@ -55,7 +51,7 @@ ASKS = {"bash": "ask", "edit": "ask", "webfetch": "ask"}
 
 def environment(options: Options) -> dict[str, str]:
     """Build the environment: little is inherited, the agent's own comes on top."""
-    env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    env = inherited(INHERITED)
     if options.home is not None:
         env |= {"HOME": options.home}
         env |= {name: os.path.join(options.home, below) for name, below in _XDG.items()}
@@ -91,12 +87,7 @@ def config(spec: SessionSpec) -> dict[str, Any]:
 
 def program(options: Options) -> str:
     """Find the executable; raises `RuntimeMissing`."""
-    check_options(options)
-    wanted = options.bin or "opencode"
-    found = shutil.which(wanted, path=environment(options).get("PATH"))
-    if found is None:
-        raise RuntimeMissing(f"there is no program {shown(wanted)}", INSTALL)
-    return found
+    return find_program(options, "opencode", environment(options), INSTALL)
 
 
 def command(options: Options) -> list[str]:
@@ -108,7 +99,9 @@ def command(options: Options) -> list[str]:
 def version(options: Options) -> str:
     """Ask the program for its version; raises `RuntimeMissing`."""
     path = program(options)
-    said = _ask_version(path, environment(options))
+    with tempfile.TemporaryDirectory(prefix="agentteam-") as temporary:
+        env = {**environment(options), "TMPDIR": temporary}
+        said = ask_version(path, env, INSTALL)
     found = re.search(r"(?:^|\s)v?(\d+)\.(\d+)\.\d+\S*$", said)
     if found is None:
         raise RuntimeMissing(f"{path} is no OpenCode: it says {said[:80]!r}", INSTALL)
@@ -116,19 +109,3 @@ def version(options: Options) -> str:
         oldest = ".".join(map(str, OLDEST))
         raise RuntimeMissing(f"OpenCode {said} is older than {oldest}", INSTALL)
     return found[0].strip().removeprefix("v")
-
-
-def _ask_version(path: str, env: Mapping[str, str]) -> str:
-    try:
-        with tempfile.TemporaryDirectory(prefix="agentteam-") as temporary:
-            done = subprocess.run(
-                [path, "--version"],
-                env={**env, "TMPDIR": temporary},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=PROBE_SECONDS,
-                check=False,
-            )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise RuntimeMissing(f"{path} does not run: {exc}", INSTALL) from exc
-    return done.stdout.decode("utf-8", "replace").strip()

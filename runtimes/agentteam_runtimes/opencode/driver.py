@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from agentteam_protocol.errors import (
     RuntimeRefused,
     RuntimeTooSlow,
 )
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.contained import Contained
 from agentteam_runtimes.driver import (
     Capabilities,
@@ -33,7 +33,6 @@ from agentteam_runtimes.driver import (
     EvidenceLevel,
     Exited,
     Interrupt,
-    Noticed,
     Options,
     ResumeRefused,
     Runtime,
@@ -42,11 +41,13 @@ from agentteam_runtimes.driver import (
     Steer,
 )
 from agentteam_runtimes.incarnation import open_incarnation
+from agentteam_runtimes.last_words import dropped, last_words
 from agentteam_runtimes.opencode import wire
 from agentteam_runtimes.opencode.command import command, serving, version
 from agentteam_runtimes.opencode.server import Server
 from agentteam_runtimes.opencode.session import OpenCodeSession
 from agentteam_runtimes.opencode.turns import Turns
+from agentteam_runtimes.scratch import scratch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -58,7 +59,6 @@ LISTEN_SECONDS = 28.0
 WARM_SECONDS = 15.0
 WARM_TRIES = 3
 STOP_SECONDS = 2.0
-LAST_WORDS_SECONDS = 2.0
 
 LISTENING = re.compile(rb"listening on (http://127\.0\.0\.1:\d+)\s*$")
 
@@ -86,11 +86,7 @@ class OpenCodeDriver:
     ) -> AsyncGenerator[Runtime, None]:
         failure: RuntimeFailure | None = None
         line = _Line(emit)
-        temporary = spec.state_dir / "opencode-tmp"
-        # One process at a time: what is left there is of one that was killed.
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True, mode=0o700)
-        try:
+        with scratch(spec.state_dir / "opencode-tmp") as temporary:
             async with open_incarnation(
                 command(spec.options),
                 cwd=spec.workdir,
@@ -107,7 +103,7 @@ class OpenCodeDriver:
                         line.ready = True
                         emit([SessionNamed(session.turns.session)])
                     except RuntimeExited as error:
-                        failure = await _last_words(incarnation, error)
+                        failure = await last_words(incarnation, error)
                     except RuntimeFailure as error:
                         # Raised below, where the nursery does not make a group of it.
                         failure = error
@@ -120,8 +116,6 @@ class OpenCodeDriver:
                 if line.server is not None:
                     with trio.CancelScope(shield=True):
                         await line.server.aclose()
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
         if failure is not None:
             raise failure
 
@@ -146,8 +140,7 @@ class _Line:
                 self.listening.set()
 
     def overlong(self, line: Overlong) -> None:
-        sample = line.head.decode("utf-8", "replace")
-        self.emit([Noticed("a line over the limit was dropped", sample)])
+        self.emit([dropped(line)])
 
     def exited(self, end: Exit) -> None:
         self.exit = RuntimeExited(end.returncode, end.stderr_tail)
@@ -222,8 +215,8 @@ async def _open_session(spec: SessionSpec, resume: str | None, server: Server) -
             if refused.code in ("400", "404"):
                 raise ResumeRefused(refused.message) from refused
             raise
-        _check_place(spec, wire.text(opened, "directory"))
-    if not (session := wire.text(opened, "id")):
+        _check_place(spec, jsonfields.text(opened, "directory"))
+    if not (session := jsonfields.text(opened, "id")):
         raise RuntimeRefused("OpenCode opened no session")
     return session
 
@@ -234,14 +227,6 @@ def _check_place(spec: SessionSpec, directory: str) -> None:
         raise RuntimeRefused(
             f"the session belongs to {directory}: give the agent that workdir"
         )
-
-
-async def _last_words(incarnation: Incarnation, known: RuntimeExited) -> RuntimeExited:
-    """Wait for what it wrote to stderr: a broken pipe is noticed before that is read."""
-    with trio.move_on_after(LAST_WORDS_SECONDS):
-        end = await incarnation.wait()
-        return RuntimeExited(end.returncode, end.stderr_tail)
-    return known
 
 
 async def _stop(incarnation: Incarnation, server: Server) -> None:

@@ -23,6 +23,7 @@ import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import RuntimeExited, RuntimeFailure, RuntimeRefused
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import Emit, InterruptRefused, Noticed, TurnRef
 from agentteam_runtimes.opencode import wire
 from agentteam_runtimes.opencode.asks import Asks
@@ -150,7 +151,9 @@ class Endings:
         """Reject what is asked still; nobody else uses this server."""
         await self._reject_known()
         pending = await self.server.get(wire.PERMISSIONS, REJECT_SECONDS)
-        await self._reject([wire.text(one, "id") for one in wire.objects(pending)])
+        await self._reject(
+            [jsonfields.text(one, "id") for one in jsonfields.objects(pending)]
+        )
 
     async def _reject(self, requests: Sequence[str]) -> None:
         for request in requests:

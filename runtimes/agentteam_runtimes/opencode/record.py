@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from agentteam_protocol.errors import RuntimeExited, RuntimeFailure
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import Emit, ItemOutcome, Noticed, RuntimeEvent
 from agentteam_runtimes.opencode import wire
 from agentteam_runtimes.opencode.server import Server
@@ -35,9 +36,9 @@ class Record:
         busy = await self.busy()
         found = await self.server.get(wire.messages(self.turns.session, NEWEST))
         events: list[RuntimeEvent] = []
-        for message in wire.objects(found):
-            events += self.turns.message(wire.mapping(message, "info"))
-            for part in wire.objects(message.get("parts")):
+        for message in jsonfields.objects(found):
+            events += self.turns.message(jsonfields.mapping(message, "info"))
+            for part in jsonfields.objects(message.get("parts")):
                 events += self.turns.part(part)
         if events:
             self.emit(events)
@@ -46,7 +47,7 @@ class Record:
     async def busy(self) -> bool:
         """Idle sessions have no status."""
         status = await self.server.get(wire.STATUS)
-        kind = wire.text(wire.mapping(status, self.turns.session), "type")
+        kind = jsonfields.text(jsonfields.mapping(status, self.turns.session), "type")
         return kind not in ("", "idle")
 
     async def withdraw(self, message: str) -> bool:
@@ -75,12 +76,12 @@ class Record:
         """
         busy = await self.busy()
         path = wire.messages(self.turns.session)
-        found = list(wire.objects(await self.server.get(path)))
+        found = list(jsonfields.objects(await self.server.get(path)))
         answered = max((_answered(message) for message in found), default="")
         outcomes: dict[ItemId, ItemOutcome] = {}
         for message in found:
             mine = {key: keys[key] for key in _keys(message) if key in keys}
-            id = wire.text(wire.mapping(message, "info"), "id")
+            id = jsonfields.text(jsonfields.mapping(message, "info"), "id")
             if not mine:
                 continue
             if id <= answered:
@@ -94,13 +95,13 @@ class Record:
 
 
 def _keys(message: JsonObject) -> list[str]:
-    parts = wire.objects(message.get("parts"))
-    return [key for part in parts if (key := wire.key_of(wire.text(part, "id")))]
+    parts = jsonfields.objects(message.get("parts"))
+    return [key for part in parts if (key := wire.key_of(jsonfields.text(part, "id")))]
 
 
 def _answered(message: JsonObject) -> str:
     """Name the user message that an assistant message certainly answers."""
-    parts = wire.objects(message.get("parts"))
-    if not any(wire.text(part, "type") == "step-start" for part in parts):
+    parts = jsonfields.objects(message.get("parts"))
+    if not any(jsonfields.text(part, "type") == "step-start" for part in parts):
         return ""
-    return wire.text(wire.mapping(message, "info"), "parentID")
+    return jsonfields.text(jsonfields.mapping(message, "info"), "parentID")

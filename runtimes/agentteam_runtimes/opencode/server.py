@@ -14,6 +14,7 @@ import orjson
 import trio
 
 from agentteam_protocol.errors import RuntimeExited, RuntimeRefused, RuntimeTooSlow
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.jsonlines import Noise, decode_line, encode_line
 from agentteam_runtimes.lines import LineFramer
 from agentteam_runtimes.opencode import wire
@@ -167,8 +168,8 @@ def _read(answer: httpx.Response) -> Any:
         body = answer.text
     if answer.is_success:
         return body
-    said = wire.text(wire.mapping(body, "data"), "message") or wire.text(
-        body, "message"
-    )
+    said = jsonfields.text(
+        jsonfields.mapping(body, "data"), "message"
+    ) or jsonfields.text(body, "message")
     message = f"HTTP {answer.status_code}: {said or answer.text[:200]}"
     raise RuntimeRefused(message, str(answer.status_code))

@@ -18,6 +18,7 @@ from agentteam_protocol.errors import (
     RuntimeRefused,
     RuntimeTooSlow,
 )
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import (
     Containment,
     Emit,
@@ -163,27 +164,27 @@ class OpenCodeSession:
         self._nursery.start_soon(self._attempt, self._look_again)
 
     def _receive(self, event: JsonObject) -> list[RuntimeEvent]:
-        told = wire.mapping(event, "properties")
-        ours = wire.text(told, "sessionID") in ("", self.turns.session)
-        match wire.text(event, "type"):
+        told = jsonfields.mapping(event, "properties")
+        ours = jsonfields.text(told, "sessionID") in ("", self.turns.session)
+        match jsonfields.text(event, "type"):
             case wire.MESSAGE:
-                return self.turns.message(wire.mapping(told, "info"))
+                return self.turns.message(jsonfields.mapping(told, "info"))
             case wire.PART:
-                return self.turns.part(wire.mapping(told, "part"))
-            case wire.DELTA if ours and wire.text(told, "field") == "text":
+                return self.turns.part(jsonfields.mapping(told, "part"))
+            case wire.DELTA if ours and jsonfields.text(told, "field") == "text":
                 return self.turns.delta(told)
             case wire.IDLE if ours:
                 return self._idle()
             case wire.STATUS_CHANGED if ours:
-                return self._status(wire.mapping(told, "status"))
+                return self._status(jsonfields.mapping(told, "status"))
             case wire.SESSION_ERROR if ours:
-                return self._error(wire.mapping(told, "error"))
+                return self._error(jsonfields.mapping(told, "error"))
             case wire.ASKED:
                 return self._asked(told)
             case wire.REPLIED:
-                return [*self._asks.replied(wire.text(told, "requestID"))]
+                return [*self._asks.replied(jsonfields.text(told, "requestID"))]
             case wire.QUESTION:
-                path = wire.question_reject(wire.text(told, "id"))
+                path = wire.question_reject(jsonfields.text(told, "id"))
                 self._nursery.start_soon(self._attempt, self._poster(path))
                 return [Noticed("OpenCode asked what nobody here answers")]
             case _:
@@ -204,14 +205,17 @@ class OpenCodeSession:
             self._nursery.start_soon(self._endings.watch, turn)
 
     def _status(self, status: JsonObject) -> list[RuntimeEvent]:
-        if wire.text(status, "type") != "retry":
+        if jsonfields.text(status, "type") != "retry":
             return []
-        what, why = "the model failed, OpenCode retries", wire.text(status, "message")
-        return [Noticed(what, why, told=wire.number(status, "attempt") == 1)]
+        what, why = (
+            "the model failed, OpenCode retries",
+            jsonfields.text(status, "message"),
+        )
+        return [Noticed(what, why, told=jsonfields.number(status, "attempt") == 1)]
 
     def _error(self, error: JsonObject) -> list[RuntimeEvent]:
-        told = wire.text(wire.mapping(error, "data"), "message")
-        problem = told or wire.text(error, "name") or "an unknown error"
+        told = jsonfields.text(jsonfields.mapping(error, "data"), "message")
+        problem = told or jsonfields.text(error, "name") or "an unknown error"
         self.turns.failed(problem)
         if wire.POISONED in problem:
             # Every session of it fails from here on, until it is made anew.
@@ -221,8 +225,8 @@ class OpenCodeSession:
         return []
 
     def _asked(self, request: JsonObject) -> list[RuntimeEvent]:
-        message = wire.text(wire.mapping(request, "tool"), "messageID")
-        turn = self.turns.root(wire.text(request, "sessionID"), message)
+        message = jsonfields.text(jsonfields.mapping(request, "tool"), "messageID")
+        turn = self.turns.root(jsonfields.text(request, "sessionID"), message)
         return [*self._asks.ask(request, turn, self.turns.session)]
 
     def _is_over(self, turn: str) -> bool:
@@ -231,7 +235,9 @@ class OpenCodeSession:
     async def _look_again(self) -> None:
         pending = await self.server.get(wire.PERMISSIONS)
         busy = await self._record.read()
-        asked = [a for request in wire.objects(pending) for a in self._asked(request)]
+        asked = [
+            a for request in jsonfields.objects(pending) for a in self._asked(request)
+        ]
         if asked:
             self._emit(asked)
         if not busy:

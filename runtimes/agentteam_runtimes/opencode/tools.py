@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
-
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import RuntimeEvent, ToolEnded, ToolStarted, TurnRef
-from agentteam_runtimes.opencode import wire
+from agentteam_runtimes.excerpts import as_json, shorten
 
 if TYPE_CHECKING:
     from agentteam_runtimes.jsonlines import JsonObject
-
-MOST_SHOWN = 4000  # characters of an input or output that people get to see
 
 
 def tool_event(
@@ -23,18 +20,18 @@ def tool_event(
 
     A call that ended before it was seen to begin is told to have begun, too.
     """
-    state = wire.mapping(part, "state")
-    id = call_id(wire.text(part, "callID"), session)
-    given = as_json(wire.mapping(state, "input"))
-    started = ToolStarted(turn, id, wire.text(part, "tool"), given)
+    state = jsonfields.mapping(part, "state")
+    id = call_id(jsonfields.text(part, "callID"), session)
+    given = as_json(jsonfields.mapping(state, "input"))
+    started = ToolStarted(turn, id, jsonfields.text(part, "tool"), given)
     before: list[RuntimeEvent] = [] if begun else [started]
-    match wire.text(state, "status"):
+    match jsonfields.text(state, "status"):
         case "running":
             return before
         case "completed":
             return [*before, ToolEnded(turn, id, _output(state), _exit(state))]
         case "error":
-            error = shorten(wire.text(state, "error")) or "failed"
+            error = shorten(jsonfields.text(state, "error")) or "failed"
             return [*before, ToolEnded(turn, id, _output(state), error)]
         case _:
             return []
@@ -45,25 +42,13 @@ def call_id(id: str, session: str = "") -> str:
     return f"{session}/{id}" if session else id
 
 
-def as_json(value: object) -> str:
-    """Write a value for people: valid JSON unless it is very long."""
-    try:
-        return shorten(orjson.dumps(value).decode())
-    except TypeError:  # lone surrogates
-        return shorten(str(value))
-
-
-def shorten(text: str) -> str:
-    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
-
-
 def _output(state: JsonObject) -> str:
-    told = wire.text(state, "output") or wire.text(
-        wire.mapping(state, "metadata"), "output"
+    told = jsonfields.text(state, "output") or jsonfields.text(
+        jsonfields.mapping(state, "metadata"), "output"
     )
     return shorten(told)
 
 
 def _exit(state: JsonObject) -> str | None:
-    code = wire.number(wire.mapping(state, "metadata"), "exit")
+    code = jsonfields.number(jsonfields.mapping(state, "metadata"), "exit")
     return f"exit code {code}" if code else None

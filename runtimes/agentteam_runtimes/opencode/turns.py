@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, field
 
 from agentteam_protocol.delivery import Evidence
+from agentteam_runtimes import jsonfields
 from agentteam_runtimes.driver import (
     Batch,
     InputItem,
@@ -199,38 +200,38 @@ class Turns:
 
     def message(self, info: JsonObject) -> list[RuntimeEvent]:
         """Take what is told of a message."""
-        id = wire.text(info, "id")
-        if wire.text(info, "sessionID") != self.session or not id:
+        id = jsonfields.text(info, "id")
+        if jsonfields.text(info, "sessionID") != self.session or not id:
             return []
-        if wire.text(info, "role") == "user":
+        if jsonfields.text(info, "role") == "user":
             self._notice_user(id)
             return self.accepted(id)
         known = self._messages.get(id)
         if known is None:
-            known = _Message(id, wire.text(info, "parentID"))
+            known = _Message(id, jsonfields.text(info, "parentID"))
             _remember(self._messages, id, known)
             if turn := self._turns.get(self._owner(known.parent)):
                 turn.last = max(turn.last, id)
         known.completed |= (
-            wire.number(wire.mapping(info, "time"), "completed") is not None
+            jsonfields.number(jsonfields.mapping(info, "time"), "completed") is not None
         )
-        known.finish = wire.text(info, "finish") or known.finish
-        known.error = wire.mapping(info, "error") or known.error
-        known.tokens = read_tokens(wire.mapping(info, "tokens")) or known.tokens
+        known.finish = jsonfields.text(info, "finish") or known.finish
+        known.error = jsonfields.mapping(info, "error") or known.error
+        known.tokens = read_tokens(jsonfields.mapping(info, "tokens")) or known.tokens
         return []
 
     def part(self, part: JsonObject) -> list[RuntimeEvent]:
         """Take what is told of a part of a message."""
-        session = wire.text(part, "sessionID") or self.session
-        message = self._messages.get(wire.text(part, "messageID"))
+        session = jsonfields.text(part, "sessionID") or self.session
+        message = self._messages.get(jsonfields.text(part, "messageID"))
         if session == self.session and message is None:
             return []
         turn = self.root(session, message.id if message else "")
-        if wire.text(part, "type") == "tool":
+        if jsonfields.text(part, "type") == "tool":
             return self._tool(turn, session, part)
         if message is None or session != self.session:
             return []
-        match wire.text(part, "type"):
+        match jsonfields.text(part, "type"):
             case "step-start" if not message.started:
                 message.started = True
                 return self._surfaced(message, turn)
@@ -241,12 +242,12 @@ class Turns:
 
     def delta(self, piece: JsonObject) -> list[RuntimeEvent]:
         """Take a piece of a text that is being said."""
-        message = self._messages.get(wire.text(piece, "messageID"))
-        part = wire.text(piece, "partID")
+        message = self._messages.get(jsonfields.text(piece, "messageID"))
+        part = jsonfields.text(piece, "partID")
         if message is None or self._parts.get(part) != "text":
             return []
         turn = self.root(self.session, message.id)
-        return [Output(turn, wire.text(piece, "delta"))]
+        return [Output(turn, jsonfields.text(piece, "delta"))]
 
     def failed(self, problem: str) -> None:
         """Keep what the session says went wrong, in case no message tells it."""
@@ -325,10 +326,10 @@ class Turns:
     def _text(
         self, message: _Message, turn: TurnRef | None, part: JsonObject
     ) -> list[RuntimeEvent]:
-        id, said = wire.text(part, "id"), wire.text(part, "text")
+        id, said = jsonfields.text(part, "id"), jsonfields.text(part, "text")
         if self._parts.get(id) == "said":
             return []
-        final = wire.number(wire.mapping(part, "time"), "end") is not None
+        final = jsonfields.number(jsonfields.mapping(part, "time"), "end") is not None
         _remember(self._parts, id, "said" if final else "text")
         message.texts[id] = said or message.texts.get(id, "")
         return [Said(turn, said)] if final and said.strip() else []
@@ -336,11 +337,13 @@ class Turns:
     def _tool(
         self, turn: TurnRef | None, session: str, part: JsonObject
     ) -> list[RuntimeEvent]:
-        child = wire.text(wire.mapping(part, "state", "metadata"), "sessionId")
+        child = jsonfields.text(
+            jsonfields.mapping(part, "state", "metadata"), "sessionId"
+        )
         if child and turn is not None:
             _remember(self._children, child, turn.id)
-        id = wire.text(part, "id")
-        status = wire.text(wire.mapping(part, "state"), "status")
+        id = jsonfields.text(part, "id")
+        status = jsonfields.text(jsonfields.mapping(part, "state"), "status")
         before = self._parts.get(id, "")
         if status in ("", "pending", before) or before in ("completed", "error"):
             return []
@@ -354,12 +357,12 @@ class Turns:
             if turn.cut:
                 return TurnStatus.interrupted, ""
             return TurnStatus.failed, turn.problem or "OpenCode did not answer it"
-        if name := wire.text(last.error, "name"):
+        if name := jsonfields.text(last.error, "name"):
             if name == wire.ABORTED:
                 return TurnStatus.interrupted, ""
             if name == wire.TOO_LONG:
                 return TurnStatus.max_tokens, ""
-            told = wire.text(wire.mapping(last.error, "data"), "message")
+            told = jsonfields.text(jsonfields.mapping(last.error, "data"), "message")
             return TurnStatus.failed, told or name
         if last.finish == "length":
             return TurnStatus.max_tokens, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentteam_runtimes.opencode import wire
+from agentteam_runtimes import jsonfields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 def read_tokens(tokens: JsonObject) -> dict[str, int]:
     """Read the tokens of one message; what is zero is left out."""
     kept = {
-        k: v for k in ("input", "output", "reasoning") if (v := wire.number(tokens, k))
+        k: v
+        for k in ("input", "output", "reasoning")
+        if (v := jsonfields.number(tokens, k))
     }
-    cached = wire.number(wire.mapping(tokens, "cache"), "read")
+    cached = jsonfields.number(jsonfields.mapping(tokens, "cache"), "read")
     return kept | ({"cached": cached} if cached else {})
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from agentteam_runtimes.jsonlines import JsonObject, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from agentteam_protocol.approval import ApprovalOutcome
     from agentteam_runtimes.driver import InputItem
@@ -32,7 +32,6 @@ DISPOSE: Final = "/global/dispose"
 DISPOSE_INSTANCE: Final = "/instance/dispose"
 
 # Events.
-CONNECTED: Final = "server.connected"
 MESSAGE: Final = "message.updated"
 PART: Final = "message.part.updated"
 DELTA: Final = "message.part.delta"
@@ -121,38 +120,3 @@ CANCEL: Final[JsonObject] = {"reply": "reject"}
 def reply(outcome: ApprovalOutcome) -> JsonObject:
     """Make the body of an answer to an ask for permission."""
     return _REPLIES[outcome]
-
-
-def mapping(value: object, *keys: str) -> JsonObject:
-    """Read an object inside of objects."""
-    for key in keys:
-        value = _get(value, key)
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def text(value: object, *keys: str) -> str:
-    """Read the first of these fields that holds a string."""
-    for key in keys:
-        if isinstance(inner := _get(value, key), str):
-            return inner
-    return ""
-
-
-def number(value: object, key: str) -> int | None:
-    """Read a field that should hold an integer."""
-    inner = _get(value, key)
-    return inner if isinstance(inner, int) and not isinstance(inner, bool) else None
-
-
-def objects(value: object) -> Iterator[JsonObject]:
-    """Read the objects of a list."""
-    if isinstance(value, list):
-        for member in cast("list[object]", value):
-            if isinstance(member, dict):
-                yield cast("JsonObject", member)
-
-
-def _get(value: object, key: str) -> object:
-    if not isinstance(value, dict):
-        return None
-    return cast("Mapping[str, object]", value).get(key)

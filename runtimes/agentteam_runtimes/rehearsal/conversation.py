@@ -8,9 +8,10 @@ import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import QueueFull, RuntimeExited, RuntimeRefused
-from agentteam_runtimes.driver import Emit, Exited, Noticed, RuntimeEvent
+from agentteam_runtimes.driver import Emit, Noticed, RuntimeEvent
 from agentteam_runtimes.incarnation import Exit, Incarnation
 from agentteam_runtimes.jsonlines import JsonObject, encode_line
+from agentteam_runtimes.last_words import closing
 from agentteam_runtimes.rehearsal import wire
 from agentteam_runtimes.rehearsal.reading import Reading, Reply
 
@@ -70,10 +71,7 @@ class Conversation:
     def exited(self, end: Exit) -> None:
         self._exit = end
         if self.ready:
-            if end.half_line:
-                half = end.half_line[:400].decode("utf-8", "replace")
-                self.emit([Noticed("half a line at the end of stdout", half)])
-            self.emit([Exited(end.returncode, end.stderr_tail, self.fault)])
+            self.emit(closing(end, self.fault))
         self._announce()
 
     async def until(self, done: Callable[[], bool]) -> None:
