@@ -19,20 +19,25 @@ it has none left, the model answers `Heard: TEXT` with that message.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import h11
 import trio
 from attrs import define
-from tests.kit.model_server import ModelRequest, ModelServer, Step
+from tests.kit.model_exchange import Exchange, serve_one
+from tests.kit.model_server import (
+    ModelRequest,
+    ModelServer,
+    Step,
+    calls_of,
+    open_model,
+    play,
+    words_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
@@ -75,74 +80,36 @@ class ChatRequest(ModelRequest):
 
 
 class ChatModel(ModelServer):
-    """What the test sees of the model: its address, its scripts, its requests."""
+    request_kind = ChatRequest
 
-    def take(self, body: dict[str, Any], at: float) -> ModelRequest:
-        request = ChatRequest(len(self.requests) + 1, at, body, {})
-        request.step = self._step_of(request)
-        self.requests.append(request)
-        self._announce()
-        return request
-
-    def _step_of(self, request: ChatRequest) -> Step:
+    def _next_step(self, request: ModelRequest) -> Step:
         places = [n for n, m in enumerate(request.items) if m["role"] == "user"]
         said = "".join(_texts(request.items[places[-1]])) if places else ""
+        heard = {"say": f"Heard: {said}"}
         steps = self._script_in(said)
-        if steps is not None:
-            key = ("", f"{places[-1]}:{said}")
-            self._taken[key] += 1
-            if self._taken[key] <= len(steps):
-                return steps[self._taken[key] - 1]
-        return {"say": f"Heard: {said}"}
+        if steps is None:
+            return heard
+        return self._step_of(steps, ("", f"{places[-1]}:{said}"), heard)
 
 
-@asynccontextmanager
-async def open_chat_model() -> AsyncIterator[ChatModel]:
+def open_chat_model() -> AbstractAsyncContextManager[ChatModel]:
     """Serve the scripted model on a free loopback port until the context is left."""
-    async with trio.open_nursery() as nursery:
-        listeners: Sequence[trio.SocketListener] = await trio.open_tcp_listeners(
-            0, host="127.0.0.1"
-        )
-        model = ChatModel(listeners[0].socket.getsockname()[1])
-        serve = partial(_serve_connection, model)
-        nursery.start_soon(partial(trio.serve_listeners, serve, list(listeners)))
-        yield model
-        nursery.cancel_scope.cancel()
+    return open_model(ChatModel, _serve_connection)
 
 
 async def _serve_connection(model: ChatModel, stream: trio.SocketStream) -> None:
-    """Answer one request; each has a connection of its own."""
-    async with stream:
-        with contextlib.suppress(trio.BrokenResourceError, h11.RemoteProtocolError):
-            exchange = _Exchange(stream, h11.Connection(h11.SERVER))
-            if (body := await exchange.receive()) is not None:
-                await _answer(model, exchange, body)
+    await serve_one(partial(_answer, model), stream)
 
 
-async def _answer(model: ChatModel, exchange: _Exchange, body: bytes) -> None:
+async def _answer(model: ChatModel, exchange: Exchange, path: str, body: bytes) -> None:
     """Play the step, unless the client leaves first."""
     if not body:
         await exchange.json(200, {"object": "list", "data": [{"id": "scripted"}]})
         return
-    request = model.take(json.loads(body), trio.current_time())
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch, exchange.stream, nursery.cancel_scope)
-            await _play(request, exchange)
-            nursery.cancel_scope.cancel()
-    except* (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # the client left
-    if request.end == "open":
-        request.end = "client gone"
-    model.close_request(request, trio.current_time())
+    await play(model, exchange.stream, json.loads(body), partial(_play, exchange))
 
 
-async def _watch(stream: trio.SocketStream, playing: trio.CancelScope) -> None:
-    await stream.receive_some(1)
-    playing.cancel()
-
-
-async def _play(request: ModelRequest, exchange: _Exchange) -> None:
+async def _play(exchange: Exchange, request: ModelRequest) -> None:
     step, number = request.step, request.number
     if "http" in step:
         await exchange.json(step["http"], {"error": {"message": "scripted failure"}})
@@ -152,35 +119,39 @@ async def _play(request: ModelRequest, exchange: _Exchange) -> None:
     if "hang" in step:
         await trio.sleep(step["hang"])
     elif calls := _calls(step, number):
-        await exchange.chunk(
-            {"role": "assistant", "content": None, "tool_calls": calls}
+        await _chunk(
+            exchange, {"role": "assistant", "content": None, "tool_calls": calls}
         )
     else:
-        await exchange.chunk({"role": "assistant", "content": ""})
-        for word in _words(step):
-            await exchange.chunk({"content": word})
+        await _chunk(exchange, {"role": "assistant", "content": ""})
+        for word in words_of(step):
+            await _chunk(exchange, {"content": word})
             await trio.sleep(step.get("ms", 0) / 1000)
         if "cut" in step:
             request.end = "cut"
             return
-    await exchange.chunk({}, "tool_calls" if _calls(step, number) else "stop")
+    await _chunk(exchange, {}, "tool_calls" if _calls(step, number) else "stop")
     request.end = "completed"
+    await exchange.data("[DONE]")
     await exchange.finish()
 
 
-def _words(step: Step) -> list[str]:
-    if count := step.get("stream") or step.get("cut"):
-        return [f"tok{n} " for n in range(count)]
-    text = str(step.get("say", ""))
-    return re.findall(r"\S+\s*", text) if step.get("ms") else [text]
+async def _chunk(
+    exchange: Exchange, delta: dict[str, Any], finish: str | None = None
+) -> None:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    chunk = {"id": "chat", "object": "chat.completion.chunk", "created": 1}
+    whole = chunk | {"model": "scripted", "choices": [choice]}
+    if finish:
+        whole |= {"usage": USAGE}
+    await exchange.data(json.dumps(whole))
 
 
 def _calls(step: Step, number: int) -> list[dict[str, Any]]:
-    wanted = step.get("calls") or ([step] if {"run", "call"} & step.keys() else [])
     return [
         {"index": index, "id": f"call_{number}_{index}", "type": "function"}
         | {"function": _function(call)}
-        for index, call in enumerate(wanted)
+        for index, call in enumerate(calls_of(step))
     ]
 
 
@@ -189,59 +160,6 @@ def _function(call: Step) -> dict[str, str]:
         given = {"command": call["run"], "description": "scripted"}
         return {"name": "bash", "arguments": json.dumps(given)}
     return {"name": call["call"], "arguments": json.dumps(call.get("with", {}))}
-
-
-@define
-class _Exchange:
-    """One request and its answer."""
-
-    stream: trio.SocketStream
-    connection: h11.Connection
-
-    async def receive(self) -> bytes | None:
-        """Read a request's body; None when there was no request."""
-        body = bytearray()
-        while True:
-            match self.connection.next_event():
-                case h11.NEED_DATA:
-                    self.connection.receive_data(await self.stream.receive_some())
-                case h11.Data(data=data):
-                    body += data
-                case h11.Request():
-                    continue
-                case h11.EndOfMessage():
-                    return bytes(body)
-                case _:
-                    return None
-
-    async def json(self, status: int, body: dict[str, Any]) -> None:
-        headers = [("content-type", "application/json"), ("connection", "close")]
-        await self._send(h11.Response(status_code=status, headers=headers))
-        await self._send(h11.Data(data=json.dumps(body).encode()))
-        await self._send(h11.EndOfMessage())
-
-    async def begin_events(self) -> None:
-        headers = [("content-type", "text/event-stream"), ("connection", "close")]
-        await self._send(h11.Response(status_code=200, headers=headers))
-
-    async def chunk(self, delta: dict[str, Any], finish: str | None = None) -> None:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        chunk = {"id": "chat", "object": "chat.completion.chunk", "created": 1}
-        whole = chunk | {"model": "scripted", "choices": [choice]}
-        if finish:
-            whole |= {"usage": USAGE}
-        await self._data(json.dumps(whole))
-
-    async def finish(self) -> None:
-        await self._data("[DONE]")
-        await self._send(h11.EndOfMessage())
-
-    async def _data(self, text: str) -> None:
-        await self._send(h11.Data(data=f"data: {text}\n\n".encode()))
-
-    async def _send(self, event: h11.Event) -> None:
-        if data := self.connection.send(event):
-            await self.stream.send_all(data)
 
 
 def _texts(message: dict[str, Any]) -> list[str]:

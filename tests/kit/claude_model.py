@@ -21,20 +21,26 @@ a person.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import h11
 import trio
 from attrs import define
-from tests.kit.model_server import ModelRequest, ModelServer, Step
+from tests.kit.model_exchange import Exchange, serve_one
+from tests.kit.model_server import (
+    ModelRequest,
+    ModelServer,
+    Step,
+    calls_of,
+    open_model,
+    play,
+    words_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 INTERRUPTED = "[Request interrupted by user"
 # How Claude hands on what a person said in the middle of a turn.
@@ -86,58 +92,30 @@ class MessagesRequest(ModelRequest):
 
 
 class MessagesModel(ModelServer):
-    """What the test sees of the model: its address, its scripts, its requests."""
+    request_kind = MessagesRequest
+    interrupted = INTERRUPTED
 
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def take(self, body: dict[str, Any], at: float) -> ModelRequest:
-        request = MessagesRequest(len(self.requests) + 1, at, body, {})
-        request.step = self._step_of(request)
-        self.requests.append(request)
-        self._announce()
-        return request
-
-    def _step_of(self, request: MessagesRequest) -> Step:
-        texts = request.all_user_texts
-        heard = {"say": "Heard: " + (request.user_texts or [""])[-1]}
-        for place in range(len(texts) - 1, -1, -1):
-            if texts[place].startswith(INTERRUPTED):
-                return heard
-            if (steps := self._script_in(texts[place])) is not None:
-                key = ("", f"{texts[:place].count(texts[place])}:{texts[place]}")
-                self._taken[key] += 1
-                taken = self._taken[key]
-                return steps[taken - 1] if taken <= len(steps) else heard
-        return heard
+    def _key(
+        self, request: ModelRequest, texts: list[str], place: int
+    ) -> tuple[str, str]:
+        return "", f"{texts[:place].count(texts[place])}:{texts[place]}"
 
 
-@asynccontextmanager
-async def open_messages_model() -> AsyncIterator[MessagesModel]:
+def open_messages_model() -> AbstractAsyncContextManager[MessagesModel]:
     """Serve the scripted model on a free loopback port until the context is left."""
-    async with trio.open_nursery() as nursery:
-        listeners: Sequence[trio.SocketListener] = await trio.open_tcp_listeners(
-            0, host="127.0.0.1"
-        )
-        model = MessagesModel(listeners[0].socket.getsockname()[1])
-        serve = partial(_serve_connection, model)
-        nursery.start_soon(partial(trio.serve_listeners, serve, list(listeners)))
-        yield model
-        nursery.cancel_scope.cancel()
+    return open_model(MessagesModel, _serve_connection)
 
 
 async def _serve_connection(model: MessagesModel, stream: trio.SocketStream) -> None:
-    """Answer one request; each has a connection of its own."""
-    async with stream:
-        with contextlib.suppress(trio.BrokenResourceError, h11.RemoteProtocolError):
-            exchange = _Exchange(stream, h11.Connection(h11.SERVER))
-            if (asked := await exchange.receive()) is not None:
-                await _answer(model, exchange, *asked)
+    await serve_one(partial(_answer, model), stream)
 
 
 async def _answer(
-    model: MessagesModel, exchange: _Exchange, path: str, body: bytes
+    model: MessagesModel, exchange: Exchange, path: str, body: bytes
 ) -> None:
     """Play the step, unless the client leaves first."""
     if not body:
@@ -146,25 +124,10 @@ async def _answer(
     if not path.startswith("/v1/messages?"):
         await exchange.json(200, {"input_tokens": 10})
         return
-    request = model.take(json.loads(body), trio.current_time())
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch, exchange.stream, nursery.cancel_scope)
-            await _play(request, exchange)
-            nursery.cancel_scope.cancel()
-    except* (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # the client left
-    if request.end == "open":
-        request.end = "client gone"
-    model.close_request(request, trio.current_time())
+    await play(model, exchange.stream, json.loads(body), partial(_play, exchange))
 
 
-async def _watch(stream: trio.SocketStream, playing: trio.CancelScope) -> None:
-    await stream.receive_some(1)
-    playing.cancel()
-
-
-async def _play(request: ModelRequest, exchange: _Exchange) -> None:
+async def _play(exchange: Exchange, request: ModelRequest) -> None:
     step, number = request.step, request.number
     if "http" in step:
         error = {"type": "api_error", "message": "scripted failure"}
@@ -173,7 +136,7 @@ async def _play(request: ModelRequest, exchange: _Exchange) -> None:
         return
     await trio.sleep(step.get("wait", 0))
     await exchange.begin_events()
-    await exchange.event("message_start", message=_opened(request))
+    await _event(exchange, "message_start", message=_opened(request))
     if "hang" in step:
         await trio.sleep(step["hang"])
     elif calls := _calls(step, number):
@@ -185,11 +148,15 @@ async def _play(request: ModelRequest, exchange: _Exchange) -> None:
             request.end = "cut"
             return
     stop = {"stop_reason": "tool_use" if _calls(step, number) else "end_turn"}
-    await exchange.event("message_delta", delta=stop, usage={"output_tokens": 5})
+    await _event(exchange, "message_delta", delta=stop, usage={"output_tokens": 5})
     # From here on a client that leaves has its whole answer.
     request.end = "completed"
-    await exchange.event("message_stop")
+    await _event(exchange, "message_stop")
     await exchange.finish()
+
+
+async def _event(exchange: Exchange, kind: str, **fields: Any) -> None:
+    await exchange.data(json.dumps({"type": kind, **fields}), kind)
 
 
 def _opened(request: ModelRequest) -> dict[str, Any]:
@@ -205,37 +172,29 @@ def _opened(request: ModelRequest) -> dict[str, Any]:
     }
 
 
-async def _speak(exchange: _Exchange, step: Step) -> None:
+async def _speak(exchange: Exchange, step: Step) -> None:
     block = {"type": "text", "text": ""}
-    await exchange.event("content_block_start", index=0, content_block=block)
-    for word in _words(step):
+    await _event(exchange, "content_block_start", index=0, content_block=block)
+    for word in words_of(step):
         delta = {"type": "text_delta", "text": word}
-        await exchange.event("content_block_delta", index=0, delta=delta)
+        await _event(exchange, "content_block_delta", index=0, delta=delta)
         await trio.sleep(step.get("ms", 0) / 1000)
     if "cut" not in step:
-        await exchange.event("content_block_stop", index=0)
+        await _event(exchange, "content_block_stop", index=0)
 
 
-async def _call(exchange: _Exchange, index: int, call: dict[str, Any]) -> None:
+async def _call(exchange: Exchange, index: int, call: dict[str, Any]) -> None:
     block = {"type": "tool_use", "id": call["id"], "name": call["name"], "input": {}}
-    await exchange.event("content_block_start", index=index, content_block=block)
+    await _event(exchange, "content_block_start", index=index, content_block=block)
     delta = {"type": "input_json_delta", "partial_json": json.dumps(call["input"])}
-    await exchange.event("content_block_delta", index=index, delta=delta)
-    await exchange.event("content_block_stop", index=index)
-
-
-def _words(step: Step) -> list[str]:
-    if count := step.get("stream") or step.get("cut"):
-        return [f"tok{n} " for n in range(count)]
-    text = str(step.get("say", ""))
-    return re.findall(r"\S+\s*", text) if step.get("ms") else [text]
+    await _event(exchange, "content_block_delta", index=index, delta=delta)
+    await _event(exchange, "content_block_stop", index=index)
 
 
 def _calls(step: Step, number: int) -> list[dict[str, Any]]:
-    wanted = step.get("calls") or ([step] if {"run", "call"} & step.keys() else [])
     return [
         {"id": f"toolu_{number}_{index}"} | _function(call)
-        for index, call in enumerate(wanted)
+        for index, call in enumerate(calls_of(step))
     ]
 
 
@@ -246,56 +205,6 @@ def _function(call: Step) -> dict[str, Any]:
             given["run_in_background"] = True
         return {"name": "Bash", "input": given}
     return {"name": call["call"], "input": call.get("with", {})}
-
-
-@define
-class _Exchange:
-    """One request and its answer."""
-
-    stream: trio.SocketStream
-    connection: h11.Connection
-
-    async def receive(self) -> tuple[str, bytes] | None:
-        """Read a request: its path, its body; None when there was none."""
-        path, body = "", bytearray()
-        while True:
-            match self.connection.next_event():
-                case h11.NEED_DATA:
-                    self.connection.receive_data(await self.stream.receive_some())
-                case h11.Data(data=data):
-                    body += data
-                case h11.Request(target=target):
-                    path = target.decode()
-                case h11.EndOfMessage():
-                    return path, bytes(body)
-                case _:
-                    return None
-
-    async def json(self, status: int, body: dict[str, Any]) -> None:
-        headers = [("content-type", "application/json"), ("connection", "close")]
-        await self._send(h11.Response(status_code=status, headers=headers))
-        await self._send(h11.Data(data=json.dumps(body).encode()))
-        await self._send(h11.EndOfMessage())
-
-    async def nothing(self) -> None:
-        headers = [("content-length", "0"), ("connection", "close")]
-        await self._send(h11.Response(status_code=200, headers=headers))
-        await self._send(h11.EndOfMessage())
-
-    async def begin_events(self) -> None:
-        headers = [("content-type", "text/event-stream"), ("connection", "close")]
-        await self._send(h11.Response(status_code=200, headers=headers))
-
-    async def event(self, kind: str, **fields: Any) -> None:
-        data = json.dumps({"type": kind, **fields})
-        await self._send(h11.Data(data=f"event: {kind}\ndata: {data}\n\n".encode()))
-
-    async def finish(self) -> None:
-        await self._send(h11.EndOfMessage())
-
-    async def _send(self, event: h11.Event) -> None:
-        if data := self.connection.send(event):
-            await self.stream.send_all(data)
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -33,14 +33,15 @@ import re
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import h11
 import trio
 from attrs import define, field
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 SCRIPT = re.compile(r"#do (\[.*\])", re.DOTALL)
 ABORTED = "<turn_aborted>"
@@ -54,6 +55,7 @@ USAGE = {
 }
 
 Step = dict[str, Any]
+M = TypeVar("M", bound="ModelServer")
 
 
 def do(*steps: Step) -> str:
@@ -109,6 +111,9 @@ class ModelRequest:
 class ModelServer:
     """What the test sees of the model: its address, its scripts, its requests."""
 
+    request_kind: type[ModelRequest] = ModelRequest
+    interrupted = ABORTED  # how the runtime begins its note of an interrupt
+
     def __init__(self, port: int) -> None:
         self.port = port
         self.requests: list[ModelRequest] = []
@@ -142,7 +147,7 @@ class ModelServer:
 
     def take(self, body: dict[str, Any], at: float) -> ModelRequest:
         """Record a request and choose its step."""
-        request = ModelRequest(len(self.requests) + 1, at, body, {})
+        request = self.request_kind(len(self.requests) + 1, at, body, {})
         request.step = self._next_step(request)
         self.requests.append(request)
         self._announce()
@@ -160,15 +165,24 @@ class ModelServer:
         texts = request.all_user_texts
         heard = {"say": "Heard: " + (request.user_texts or [""])[-1]}
         for place in range(len(texts) - 1, -1, -1):
-            if texts[place].startswith(ABORTED):
+            if texts[place].startswith(self.interrupted):
                 return heard
             if (steps := self._script_in(texts[place])) is not None:
-                thread = str(request.body.get("prompt_cache_key", ""))
-                key = (thread, f"{place}:{texts[place]}")
-                self._taken[key] += 1
-                taken = self._taken[key]
-                return steps[taken - 1] if taken <= len(steps) else heard
+                return self._step_of(steps, self._key(request, texts, place), heard)
         return heard
+
+    def _key(
+        self, request: ModelRequest, texts: list[str], place: int
+    ) -> tuple[str, str]:
+        """Name the script's place, so that its steps are counted."""
+        thread = str(request.body.get("prompt_cache_key", ""))
+        return thread, f"{place}:{texts[place]}"
+
+    def _step_of(self, steps: list[Step], key: tuple[str, str], rest: Step) -> Step:
+        """Take the next step of a script; `rest` when it has no more."""
+        self._taken[key] += 1
+        taken = self._taken[key]
+        return steps[taken - 1] if taken <= len(steps) else rest
 
     def _script_in(self, text: str) -> list[Step] | None:
         if found := SCRIPT.search(text):
@@ -176,17 +190,24 @@ class ModelServer:
         return next((s for phrase, s in self._scripts.items() if phrase in text), None)
 
 
-@asynccontextmanager
-async def open_model_server() -> AsyncIterator[ModelServer]:
+def open_model_server() -> AbstractAsyncContextManager[ModelServer]:
     """Serve the scripted model on a free loopback port until the context is left."""
+    return open_model(ModelServer, _serve_connection)
+
+
+@asynccontextmanager
+async def open_model(
+    make: Callable[[int], M], serve: Callable[[M, trio.SocketStream], Awaitable[None]]
+) -> AsyncIterator[M]:
+    """Serve a scripted model, made of its port, until the context is left."""
     async with trio.open_nursery() as nursery:
         listeners: Sequence[trio.SocketListener] = await trio.open_tcp_listeners(
             0, host="127.0.0.1"
         )
-        server = ModelServer(listeners[0].socket.getsockname()[1])
-        serve = partial(_serve_connection, server)
-        nursery.start_soon(partial(trio.serve_listeners, serve, list(listeners)))
-        yield server
+        model = make(listeners[0].socket.getsockname()[1])
+        answering = partial(serve, model)
+        nursery.start_soon(partial(trio.serve_listeners, answering, list(listeners)))
+        yield model
         nursery.cancel_scope.cancel()
 
 
@@ -212,7 +233,7 @@ async def _serve_request(
     if head.method == b"GET":
         await reply.json(200, {"object": "list", "data": [], "models": []})
     else:
-        await _answer(server, reply, json.loads(body))
+        await play(server, stream, json.loads(body), partial(_play, reply))
     return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
 
@@ -224,13 +245,18 @@ async def _next_event(
     return event  # type: ignore[return-value]  # NEED_DATA is ruled out above
 
 
-async def _answer(server: ModelServer, reply: _Reply, body: dict[str, Any]) -> None:
-    """Play the step, unless the client leaves first."""
+async def play(
+    server: ModelServer,
+    stream: trio.SocketStream,
+    body: dict[str, Any],
+    answer: Callable[[ModelRequest], Awaitable[None]],
+) -> None:
+    """Play the step of a request, unless the client leaves first."""
     request = server.take(body, trio.current_time())
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch, reply.stream, nursery.cancel_scope)
-            await _play(request, reply)
+            nursery.start_soon(_watch, stream, nursery.cancel_scope)
+            await answer(request)
             nursery.cancel_scope.cancel()
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
         pass  # the client left, or the step cut the connection
@@ -245,7 +271,7 @@ async def _watch(stream: trio.SocketStream, playing: trio.CancelScope) -> None:
     playing.cancel()
 
 
-async def _play(request: ModelRequest, reply: _Reply) -> None:
+async def _play(reply: _Reply, request: ModelRequest) -> None:
     step, number = request.step, request.number
     await trio.sleep(step.get("after", 0))
     if "http" in step:
@@ -276,7 +302,7 @@ async def _play(request: ModelRequest, reply: _Reply) -> None:
 
 
 async def _speak(reply: _Reply, step: Step, message: str) -> None:
-    words = _words(step)
+    words = words_of(step)
     item = {"type": "message", "id": message, "role": "assistant"}
     opened = item | {"content": [], "status": "in_progress"}
     await reply.event("response.output_item.added", output_index=0, item=opened)
@@ -295,22 +321,26 @@ async def _speak(reply: _Reply, step: Step, message: str) -> None:
         await reply.event("response.output_item.done", output_index=0, item=whole)
 
 
-def _words(step: Step) -> list[str]:
-    count = step.get("stream") or step.get("cut")
-    if count:
+def words_of(step: Step) -> list[str]:
+    """Give the words that a step says, or all of them as one."""
+    if count := step.get("stream") or step.get("cut"):
         return [f"tok{n} " for n in range(count)]
     text = str(step.get("say", ""))
     return re.findall(r"\S+\s*", text) if step.get("ms") else [text]
+
+
+def calls_of(step: Step) -> list[Step]:
+    """Give the calls that a step makes, as they are scripted."""
+    return step.get("calls") or ([step] if {"run", "call"} & step.keys() else [])
 
 
 def _calls(step: Step, number: int) -> list[dict[str, Any]]:
     if "patch" in step:
         call = {"type": "custom_tool_call", "name": "apply_patch"}
         return [call | {"call_id": f"call_{number}_0", "input": step["patch"]}]
-    wanted = step.get("calls") or ([step] if {"run", "call"} & step.keys() else [])
     return [
         {"type": "function_call", "call_id": f"call_{number}_{index}"} | _function(call)
-        for index, call in enumerate(wanted)
+        for index, call in enumerate(calls_of(step))
     ]
 
 
