@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.claude_coder import STREAM, ClaudeCoder, open_claude_coder
+from tests.kit.claude_coder import ClaudeCoder, open_claude_coder
 from tests.kit.claude_home import VERSIONS
 from tests.kit.model_server import do
 from tests.kit.product import open_product
+from tests.kit.real_agent import STREAM
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,6 @@ import pytest
 import trio
 from tests.kit.claude_coder import (
     ASKS,
-    STREAM,
     ClaudeCoder,
     as_often_as_told,
     open_claude_coder,
@@ -16,6 +15,7 @@ from tests.kit.claude_coder import (
 from tests.kit.claude_home import VERSIONS
 from tests.kit.model_server import do
 from tests.kit.product import of_kind
+from tests.kit.real_agent import STREAM
 
 if TYPE_CHECKING:
     from tests.kit.product import Product

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.coder import STREAM, open_coder
+from tests.kit.coder import open_coder
 from tests.kit.model_server import do
 from tests.kit.product import of_kind, open_product
 from tests.kit.product_agent import until
+from tests.kit.real_agent import STREAM
 from tests.kit.service import run_command
 
 if TYPE_CHECKING:

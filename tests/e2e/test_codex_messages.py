@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.kit.coder import STREAM
 from tests.kit.model_server import do
+from tests.kit.real_agent import STREAM
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder

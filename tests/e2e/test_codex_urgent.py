@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from tests.kit.coder import STREAM
 from tests.kit.model_server import do
 from tests.kit.product import of_kind
 from tests.kit.product_agent import until
+from tests.kit.real_agent import STREAM
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder

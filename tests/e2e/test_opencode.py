@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from tests.kit.model_server import do
-from tests.kit.opencoder import FIRST, STREAM, OpenCoder, open_opencoder
+from tests.kit.opencoder import FIRST, OpenCoder, open_opencoder
 from tests.kit.parts import find_part
 from tests.kit.product import of_kind, open_product
 from tests.kit.product_agent import until
+from tests.kit.real_agent import STREAM
 from tests.kit.service import run_command
 
 from agentteam_runtimes.opencode import managed

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from attrs import define
 from tests.kit.claude_home import ClaudeHome, make_claude_home
 from tests.kit.claude_model import MessagesModel, open_messages_model
-from tests.kit.model_server import do
-from tests.kit.product import Product
-from tests.kit.product_agent import Agent, until
+from tests.kit.real_agent import STREAM, RealAgent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    import psutil
+    from tests.kit.product import Product
 
 _numbers = itertools.count(1)
 
-STREAM = do({"stream": 3000, "ms": 20})
 # Nothing is allowed beforehand: a command that writes needs an approval.
 ASKS: dict[str, Any] = {}
 
 
 @define(eq=False)
-class ClaudeCoder:
+class ClaudeCoder(RealAgent[ClaudeHome, MessagesModel]):
     """What a test sees of it: the person's side, the model's side, the processes."""
-
-    product: Product
-    model: MessagesModel
-    home: ClaudeHome
-    agent: Agent
-
-    def file(self, name: str) -> Path:
-        return self.home.workdir / name
 
     @property
     def read(self) -> list[str]:
@@ -48,17 +38,6 @@ class ClaudeCoder:
         """How many interrupts it was sent."""
         return self.home.told.count("interrupt")
 
-    def processes(self, part: str = "") -> list[psutil.Process]:
-        """Find all that lives of it, whoever its parent is, by its home."""
-        mark = f"HOME={self.home.path}".encode()
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                given = Path(f"/proc/{process.pid}/environ").read_bytes()
-                if mark in given.split(b"\0") and part in _line(process):
-                    found.append(process)
-        return found
-
     def claude(self) -> psutil.Process:
         """Find the runtime itself, below the recorder that stands before it."""
         return self.processes(f"{self.home.bin} --print")[-1]
@@ -68,26 +47,6 @@ class ClaudeCoder:
         delivery = await self.agent.deliver(body)
         await self.model.wait_until_told(body)
         return delivery
-
-    async def runs(self, command: str, file: str) -> str:
-        """Give it a command and wait for the file that shows it runs; the delivery."""
-        delivery = await self.agent.deliver(do({"run": command}))
-        await self.appears(file)
-        return delivery
-
-    async def appears(self, file: str) -> None:
-        async def look() -> bool:
-            return self.file(file).exists()
-
-        await until(look, bool)
-
-    async def all_gone(self, within: float = 10.0) -> None:
-        """Wait until nothing of it lives."""
-
-        async def look() -> list[str]:
-            return [_line(p) for p in self.processes()]
-
-        await until(look, lambda left: not left, within)
 
     def scratch(self) -> list[Path]:
         """Find the sockets that its processes left behind."""
@@ -117,10 +76,6 @@ async def as_often_as_told(coder: ClaudeCoder, messages: list[Any]) -> None:
         assert surfaced >= 1, (message, states)
         assert not set(states) - {"surfaced", "superseded"}, (message, states)
         assert surfaced <= told.count(message["body"]) <= surfaced + twice, found
-
-
-def _line(process: psutil.Process) -> str:
-    return " ".join(process.cmdline())
 
 
 @asynccontextmanager

@@ -3,73 +3,28 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define
 from tests.kit.claude_home import ClaudeHome, make_claude_home
 from tests.kit.claude_model import MessagesModel, open_messages_model
-from tests.kit.seen_events import SeenEvents
+from tests.kit.desk import Desk
 
-from agentteam_protocol.ids import AgentId, ItemId
 from agentteam_runtimes.claude.driver import ClaudeDriver
-from agentteam_runtimes.driver import (
-    Batch,
-    InputItem,
-    Options,
-    Runtime,
-    SessionNamed,
-    SessionSpec,
-    TurnEnded,
-    TurnRef,
-)
+from agentteam_runtimes.driver import Batch, InputItem, Runtime, TurnRef
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
 @define
-class ClaudeDesk:
-    """Starts incarnations of one Claude session, one after the other."""
-
-    model: MessagesModel
-    home: ClaudeHome
-    seen: SeenEvents = field(factory=SeenEvents)
-    _numbers: count[int] = field(factory=lambda: count(1))
-
-    @asynccontextmanager
-    async def open(
-        self, config: Mapping[str, Any] | None = None, *, resume: str | None = None
-    ) -> AsyncIterator[Runtime]:
-        driver = ClaudeDriver()
-        async with driver.open(self.spec(config), resume, self.seen) as runtime:
-            yield runtime
-
-    def spec(self, config: Mapping[str, Any] | None = None) -> SessionSpec:
-        return SessionSpec(
-            agent_id=AgentId("agt_claude"),
-            agent_name="claude",
-            workdir=self.home.workdir,
-            state_dir=self.home.path / "state",
-            options=Options(**self.home.options(config)),
-        )
-
-    def item(self, text: str) -> InputItem:
-        """Make an entry with a fresh key."""
-        number = next(self._numbers)
-        return InputItem(ItemId(f"item_{number}"), f"item_{number}.1", text)
+class ClaudeDesk(Desk[ClaudeHome, MessagesModel]):
+    driver = ClaudeDriver
 
     async def begin(self, runtime: Runtime, *items: InputItem) -> TurnRef:
+        """Start a turn; Claude says that it did only when it begins to answer."""
         return await runtime.start_turn(Batch(items[0].key, items))
-
-    async def ended(self, turn: TurnRef) -> TurnEnded:
-        return await self.seen.first(TurnEnded, lambda e: e.turn == turn)
-
-    @property
-    def session(self) -> str:
-        """The resume token that the runtime named last."""
-        return self.seen.of(SessionNamed)[-1].resume
 
 
 @asynccontextmanager

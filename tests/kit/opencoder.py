@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from attrs import define
 from tests.kit.chat_model import ChatModel, open_chat_model
-from tests.kit.model_server import do
 from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
-from tests.kit.product import Product
-from tests.kit.product_agent import TERMINAL, Agent, until
+from tests.kit.product_agent import TERMINAL, until
+from tests.kit.real_agent import STREAM, RealAgent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    import psutil
+    from tests.kit.product import Product
+
 _numbers = itertools.count(1)
 
-STREAM = do({"stream": 3000, "ms": 20})
 FIRST = "hello. "
 # It takes 5 s of one core to its first word, and a machine may be busy.
 PATIENCE = 120.0
 
 
 @define(eq=False)
-class OpenCoder:
+class OpenCoder(RealAgent[OpenCodeHome, ChatModel]):
     """What a test sees of it: the person's side, the model's side, the processes."""
 
-    product: Product
-    model: ChatModel
-    home: OpenCodeHome
-    agent: Agent
-
-    def file(self, name: str) -> Path:
-        return self.home.workdir / name
+    patience = PATIENCE
 
     @property
     def read(self) -> str:
@@ -45,17 +37,6 @@ class OpenCoder:
         if not self.model.requests:
             return ""
         return "\n".join(self.model.requests[-1].user_texts)
-
-    def processes(self, part: str = "") -> list[psutil.Process]:
-        """Find all that lives of it, whoever its parent is, by its home."""
-        mark = f"HOME={self.home.path}".encode()
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                given = Path(f"/proc/{process.pid}/environ").read_bytes()
-                if mark in given.split(b"\0") and part in _line(process):
-                    found.append(process)
-        return found
 
     def server(self) -> psutil.Process:
         """Find the server's own process."""
@@ -83,30 +64,6 @@ class OpenCoder:
 
     async def idle(self) -> Any:
         return await self.agent.idle(PATIENCE)
-
-    async def runs(self, command: str, file: str) -> str:
-        """Give it a command and wait for the file that shows it runs; the delivery."""
-        delivery = await self.agent.deliver(do({"run": command}))
-        await self.appears(file)
-        return delivery
-
-    async def all_gone(self, within: float = 10.0) -> None:
-        """Wait until nothing of it lives."""
-
-        async def look() -> list[str]:
-            return [_line(p) for p in self.processes()]
-
-        await until(look, lambda left: not left, within)
-
-    async def appears(self, file: str) -> None:
-        async def look() -> bool:
-            return self.file(file).exists()
-
-        await until(look, bool, PATIENCE)
-
-
-def _line(process: psutil.Process) -> str:
-    return " ".join(process.cmdline())
 
 
 @asynccontextmanager

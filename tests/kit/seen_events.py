@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 
+WITHIN = 20.0
+
 
 class SeenEvents:
     """Give it to `Driver.open` as `emit`."""
@@ -36,7 +38,7 @@ class SeenEvents:
         self,
         kind: type[E],
         where: Callable[[E], bool] = lambda _: True,
-        within: float = 20,
+        within: float = WITHIN,
     ) -> E:
         """Wait for the first event of this kind that fits; it may be there already."""
         with trio.fail_after(within):
