@@ -44,7 +44,7 @@ async def test_deaf_to_the_interrupt_it_is_killed_and_resumed_and_reads_the_mess
         async with open_claude_coder(product, version) as coder:
             await first_words(coder)
             await coder.runs("touch begun; (setsid sleep 60 &); sleep 60", "begun")
-            hung = coder.claude()
+            hung = coder.runtime()
             hung.suspend()
             urgent = await coder.agent.urge("are you there? ")
             await product.surfaced(urgent)
@@ -68,14 +68,14 @@ async def test_killed_it_is_resumed_and_what_waits_is_read_once(
             await first_words(coder)
             await coder.runs("touch begun; sleep 60", "begun")
             notes = [await coder.agent.deliver(body) for body in ("a. ", "b. ")]
-            coder.claude().kill()
+            coder.runtime().kill()
             for note in notes:
                 await product.surfaced(note)
             await coder.agent.idle()
             assert (await coder.agent.outcomes())[1:] == ["error", "completed"]
             assert coder.processes("sleep 60") == []
             # Idle, and what comes next may find it dying, or dead.
-            coder.claude().kill()
+            coder.runtime().kill()
             await product.surfaced(await coder.agent.deliver("and then? "))
             await coder.agent.idle()
     told = "".join(coder.read)
@@ -98,7 +98,7 @@ async def test_killed_before_the_model_answers_it_is_asked_again_and_told_once(
             await first_words(coder)
             delivery = await coder.agent.deliver(silent)
             await coder.model.wait_until_told(silent)
-            coder.claude().kill()
+            coder.runtime().kill()
             await coder.agent.recorded("run/process", alive=False)
             await product.surfaced(delivery)
             await coder.agent.idle()
@@ -118,7 +118,7 @@ async def test_the_product_is_killed_with_an_urgent_pending_and_it_is_read_once(
             open_claude_coder(product, version) as coder,
         ):
             await coder.starts()
-            coder.claude().suspend()
+            coder.runtime().suspend()
             urgent = await coder.agent.urge("after all. ")
             await product.kill9()
             await coder.all_gone()

@@ -58,7 +58,7 @@ async def test_a_session_that_a_person_already_has_goes_on_as_an_agent(
             second = ClaudeCoder(product, first.model, first.home, agent)
             await product.surfaced(await agent.deliver("and as an agent. "))
             await agent.idle()
-            second.claude().kill()
+            second.runtime().kill()
             await agent.recorded("run/process", alive=False)
             forget(second)
             await product.surfaced(await agent.deliver("who am I? "))

@@ -52,7 +52,7 @@ async def test_streaming_text_is_cut_and_the_message_is_what_the_model_reads_nex
             await coder.starts()
             old = (await coder.agent.running())["currentRun"]["id"]
             await shown(live, coder, "progress")
-            before = coder.claude().pid
+            before = coder.runtime().pid
             message = await coder.agent.send(question)
             urgent = (await coder.agent.mark(message))["id"]
             held = await shown(live, coder, "requested")
@@ -61,7 +61,7 @@ async def test_streaming_text_is_cut_and_the_message_is_what_the_model_reads_nex
             ordinary = await product.ended(message["deliveries"][0]["id"])
             assert await coder.agent.lines(urgent) == CUT
             assert await coder.agent.outcomes() == ["aborted", "completed"]
-            assert coder.claude().pid == before, "nothing was killed"
+            assert coder.runtime().pid == before, "nothing was killed"
     assert coder.cuts == 1
     assert [r.end for r in coder.model.requests] == ["client gone", "completed"]
     assert coder.read == [STREAM, question]

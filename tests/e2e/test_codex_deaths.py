@@ -36,7 +36,7 @@ async def test_killed_while_idle_it_is_resumed_with_its_history(
     coder: Coder,
 ) -> None:
     await first_words(coder)
-    coder.app_server().kill()
+    coder.runtime().kill()
     await coder.agent.recorded("run/process", alive=False)
     await coder.product.surfaced(await coder.agent.deliver("and then? "))
     await coder.agent.idle()
@@ -52,7 +52,7 @@ async def test_killed_while_it_speaks_the_run_fails_and_what_waits_is_read(
 ) -> None:
     await coder.runs("touch begun; sleep 20", "begun")
     notes = [await coder.agent.deliver(body) for body in ("a. ", "b. ")]
-    coder.app_server().kill()
+    coder.runtime().kill()
     for note in notes:
         await coder.product.surfaced(note)
     await coder.agent.idle()
@@ -72,7 +72,7 @@ async def test_stopped_dead_while_it_speaks_it_is_killed_and_resumed(
 ) -> None:
     await first_words(coder)
     await coder.says()
-    hung = coder.app_server()
+    hung = coder.runtime()
     hung.suspend()
     urgent = await coder.agent.urge("are you there? ")
     await coder.product.surfaced(urgent)
@@ -91,7 +91,7 @@ async def test_killed_in_the_middle_of_the_interrupt_the_message_is_read_next(
 ) -> None:
     await first_words(coder)
     await coder.says()
-    hung = coder.app_server()
+    hung = coder.runtime()
     hung.suspend()
     urgent = await coder.agent.urge("are you there? ")
 
@@ -145,7 +145,7 @@ async def test_the_product_is_killed_with_an_urgent_pending_and_it_is_read_once(
         async with open_product(tmp_path) as product, open_coder(product) as coder:
             await coder.says()
             if moment == "in the interrupt":
-                coder.app_server().suspend()
+                coder.runtime().suspend()
             urgent = await coder.agent.urge("after all. ")
             await product.kill9()
             await coder.all_gone()

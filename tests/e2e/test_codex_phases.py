@@ -82,7 +82,7 @@ async def test_in_every_phase_its_end_is_survived_and_the_urgent_is_read_once(
 async def survives(product: Product, phase: str, how: str) -> None:
     async with open_coder(product, ASKS if phase == "asking" else None) as coder:
         earlier = await PHASES[phase](coder)
-        old = coder.app_server()
+        old = coder.runtime()
         getattr(old, how)()
         urgent = await coder.agent.urge(QUESTION)
         if phase == "idle" and how == "suspend":
@@ -134,7 +134,7 @@ async def test_gone_again_while_it_comes_back_nothing_is_claimed_or_lost(
     message = await coder.agent.send(QUESTION)
     run = (await coder.agent.running())["currentRun"]["id"]
     coder.home.hold()
-    old = coder.app_server()
+    old = coder.runtime()
     old.kill()
     urgent = (await coder.agent.mark(message))["id"]
     again = await starting(coder, old.pid)
@@ -192,4 +192,4 @@ async def starting(coder: Coder, old: int = 0) -> psutil.Process:
         return [p.pid for p in found if p.pid != old]
 
     await until(look, bool)
-    return coder.app_server()
+    return coder.runtime()

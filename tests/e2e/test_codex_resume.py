@@ -19,7 +19,7 @@ async def begun(coder: Coder) -> str:
     """Have one whole turn and lose the process; gives the thread."""
     await coder.product.surfaced(await coder.agent.deliver("remember me. "))
     await coder.agent.idle()
-    coder.app_server().kill()
+    coder.runtime().kill()
     await coder.agent.recorded("run/process", alive=False)
     return str((await coder.agent.journal("run/session"))[-1]["token"])
 

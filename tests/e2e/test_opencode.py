@@ -58,7 +58,7 @@ async def test_text_and_commands_are_cut_and_the_message_is_what_the_model_reads
             held = await shown(live, coder, "requested")
             found = await coder.surfaced(urgent)
             await coder.idle()
-            server = coder.server().pid
+            server = coder.runtime().pid
             ordinary = await product.ended(message["deliveries"][0]["id"])
             assert await coder.agent.lines(urgent) == CUT
             said = await until(coder.agent.said, lambda said: len(said) > 1)
@@ -73,7 +73,7 @@ async def test_text_and_commands_are_cut_and_the_message_is_what_the_model_reads
             await coder.idle()
             assert await coder.agent.lines(second) == CUT
             outcomes = await coder.agent.outcomes()
-            same = coder.server().pid
+            same = coder.runtime().pid
     assert coder.model.requests[1].end == "client gone"
     assert read == [FIRST, STREAM, "what is two and two?"]
     assert said[1:] == ["Heard: what is two and two?"]
@@ -195,7 +195,7 @@ async def test_killed_or_hung_it_is_started_again_and_goes_on_with_its_session(
         async with open_opencoder(product) as coder:
             await coder.runs("touch begun; sleep 60", "begun")
             notes = [await coder.agent.deliver(body) for body in ("a. ", "b. ")]
-            coder.server().kill()
+            coder.runtime().kill()
             for note in notes:
                 await coder.surfaced(note)
             await coder.idle()
@@ -203,7 +203,7 @@ async def test_killed_or_hung_it_is_started_again_and_goes_on_with_its_session(
             told = coder.read
             # Hung: the interrupt gets no answer, so the process is ended.
             await coder.says()
-            hung = coder.server()
+            hung = coder.runtime()
             hung.suspend()
             urgent = await coder.agent.urge("are you there? ")
             await coder.surfaced(urgent)
@@ -233,7 +233,7 @@ async def test_builtin_is_told_to_be_missing_and_works_once_it_is_installed(
             await coder.surfaced(urgent)
             await coder.idle()
             version = (await coder.agent.view())["capabilities"]["version"]
-            program = coder.server().exe()
+            program = coder.runtime().exe()
     assert found["state"] == "failed"
     assert "runtimes install builtin" in found["diagnostic"]["whatToDo"]
     assert version == managed.VERSION
@@ -260,7 +260,7 @@ async def test_the_product_is_killed_with_an_urgent_pending_and_it_is_read_once(
             open_opencoder(product) as coder,
         ):
             await coder.says()
-            coder.server().suspend()
+            coder.runtime().suspend()
             urgent = await coder.agent.urge("after all. ")
             await product.kill9()
             await coder.all_gone()

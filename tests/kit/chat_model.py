@@ -94,10 +94,10 @@ class ChatModel(ModelServer):
 
 def open_chat_model() -> AbstractAsyncContextManager[ChatModel]:
     """Serve the scripted model on a free loopback port until the context is left."""
-    return open_model(ChatModel, _serve_connection)
+    return open_model(ChatModel, serve_connection)
 
 
-async def _serve_connection(model: ChatModel, stream: trio.SocketStream) -> None:
+async def serve_connection(model: ChatModel, stream: trio.SocketStream) -> None:
     await serve_one(partial(_answer, model), stream)
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    import psutil
     from tests.kit.product import Product
 
 _numbers = itertools.count(1)
@@ -28,6 +27,8 @@ ASKS: dict[str, Any] = {}
 class ClaudeCoder(RealAgent[ClaudeHome, MessagesModel]):
     """What a test sees of it: the person's side, the model's side, the processes."""
 
+    command = "claude --print"
+
     @property
     def read(self) -> list[str]:
         """All that the model has been told by people, in order, as it stands now."""
@@ -37,10 +38,6 @@ class ClaudeCoder(RealAgent[ClaudeHome, MessagesModel]):
     def cuts(self) -> int:
         """How many interrupts it was sent."""
         return self.home.told.count("interrupt")
-
-    def claude(self) -> psutil.Process:
-        """Find the runtime itself, below the recorder that stands before it."""
-        return self.processes(f"{self.home.bin} --print")[-1]
 
     async def starts(self, body: str = STREAM) -> str:
         """Give it work and wait until its words stream; gives the delivery."""

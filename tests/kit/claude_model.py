@@ -107,10 +107,10 @@ class MessagesModel(ModelServer):
 
 def open_messages_model() -> AbstractAsyncContextManager[MessagesModel]:
     """Serve the scripted model on a free loopback port until the context is left."""
-    return open_model(MessagesModel, _serve_connection)
+    return open_model(MessagesModel, serve_connection)
 
 
-async def _serve_connection(model: MessagesModel, stream: trio.SocketStream) -> None:
+async def serve_connection(model: MessagesModel, stream: trio.SocketStream) -> None:
     await serve_one(partial(_answer, model), stream)
 
 

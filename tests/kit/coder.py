@@ -14,7 +14,6 @@ from tests.kit.real_agent import STREAM, RealAgent
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    import psutil
     from tests.kit.product import Product
 
 _numbers = itertools.count(1)
@@ -26,6 +25,8 @@ ASKS = {"approval_policy": "untrusted"}
 class Coder(RealAgent[CodexHome, ModelServer]):
     """What a test sees of it: the person's side, the model's side, the processes."""
 
+    command = "codex app-server"
+
     @property
     def turn_calls(self) -> list[str]:
         """What it was told about turns: `start`, `steer`, `interrupt`, in order."""
@@ -36,10 +37,6 @@ class Coder(RealAgent[CodexHome, ModelServer]):
     def read(self) -> list[str]:
         """All that the model has been told by people, in order, as it stands now."""
         return self.model.requests[-1].user_texts if self.model.requests else []
-
-    def app_server(self) -> psutil.Process:
-        """Find the app-server itself, below the recorder that stands before it."""
-        return self.processes(f"{self.home.bin} app-server")[-1]
 
     async def says(self, body: str = STREAM) -> str:
         """Give it work and wait until its words stream; gives the delivery."""

@@ -192,7 +192,7 @@ class ModelServer:
 
 def open_model_server() -> AbstractAsyncContextManager[ModelServer]:
     """Serve the scripted model on a free loopback port until the context is left."""
-    return open_model(ModelServer, _serve_connection)
+    return open_model(ModelServer, serve_connection)
 
 
 @asynccontextmanager
@@ -211,7 +211,7 @@ async def open_model(
         nursery.cancel_scope.cancel()
 
 
-async def _serve_connection(server: ModelServer, stream: trio.SocketStream) -> None:
+async def serve_connection(server: ModelServer, stream: trio.SocketStream) -> None:
     connection = h11.Connection(h11.SERVER)
     async with stream:
         with contextlib.suppress(trio.BrokenResourceError, h11.RemoteProtocolError):

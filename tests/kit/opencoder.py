@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 from tests.kit.chat_model import ChatModel, open_chat_model
 from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
-from tests.kit.product_agent import TERMINAL, until
 from tests.kit.real_agent import STREAM, RealAgent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    import psutil
     from tests.kit.product import Product
 
 _numbers = itertools.count(1)
@@ -30,6 +28,7 @@ class OpenCoder(RealAgent[OpenCodeHome, ChatModel]):
     """What a test sees of it: the person's side, the model's side, the processes."""
 
     patience = PATIENCE
+    command = "opencode serve"
 
     @property
     def read(self) -> str:
@@ -38,32 +37,11 @@ class OpenCoder(RealAgent[OpenCodeHome, ChatModel]):
             return ""
         return "\n".join(self.model.requests[-1].user_texts)
 
-    def server(self) -> psutil.Process:
-        """Find the server's own process."""
-        return self.processes("opencode serve")[-1]
-
     async def says(self, body: str = STREAM) -> str:
         """Give it work and wait until its words stream; gives the delivery."""
         delivery = await self.agent.deliver(body)
         await self.surfaced(delivery)
         return delivery
-
-    async def surfaced(self, delivery: str) -> Any:
-        """Wait with patience until a message was read, through a start that is slow."""
-
-        async def look() -> Any:
-            view = await self.agent.view()
-            if view["problem"] and "not ready within" in view["problem"]["problem"]:
-                await self.agent.resume()
-            return await self.product.delivery(delivery, wait=10)
-
-        found = await until(look, lambda d: d["state"] in TERMINAL, PATIENCE)
-        assert found["state"] == "surfaced", found
-        assert found["evidence"], found
-        return found
-
-    async def idle(self) -> Any:
-        return await self.agent.idle(PATIENCE)
 
 
 @asynccontextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import psutil
 from attrs import define
 from tests.kit.model_server import ModelServer, do
 from tests.kit.product import Product
-from tests.kit.product_agent import WITHIN, Agent, until
+from tests.kit.product_agent import TERMINAL, WITHIN, Agent, until
 
 
 class Home(Protocol):
@@ -34,11 +34,27 @@ class RealAgent(Generic[H, M]):
     """What a test sees of it: the person's side, the model's side, the processes."""
 
     patience: ClassVar[float] = WITHIN
+    command: ClassVar[str]  # a part of the command line of the runtime's own process
 
     product: Product
     model: M
     home: H
     agent: Agent
+
+    @property
+    def told(self) -> str:
+        """All that people said, as the last request of the model has it."""
+        requests = self.model.requests
+        return "\n".join(requests[-1].user_texts) if requests else ""
+
+    def runtime(self) -> psutil.Process:
+        """Find the runtime's own process, whatever stands before it."""
+        return self.runtimes()[-1]
+
+    def runtimes(self) -> list[psutil.Process]:
+        """Find what runs of it, but for a shell that is about to become it."""
+        found = self.processes(self.command)
+        return [p for p in found if not _line(p).startswith("/bin/sh ")]
 
     def file(self, name: str) -> Path:
         return self.home.workdir / name
@@ -65,6 +81,26 @@ class RealAgent(Generic[H, M]):
             return self.file(file).exists()
 
         await until(look, bool, self.patience)
+
+    async def ended(self, delivery: str) -> Any:
+        """Wait until a delivery has come to an end, through a start that is slow."""
+
+        async def look() -> Any:
+            view = await self.agent.view()
+            if view["problem"] and "not ready within" in view["problem"]["problem"]:
+                await self.agent.resume()
+            return await self.product.delivery(delivery, wait=10)
+
+        return await until(look, lambda d: d["state"] in TERMINAL, self.patience)
+
+    async def surfaced(self, delivery: str) -> Any:
+        found = await self.ended(delivery)
+        assert found["state"] == "surfaced", found
+        assert found["evidence"], found
+        return found
+
+    async def idle(self) -> Any:
+        return await self.agent.idle(self.patience)
 
     async def all_gone(self, within: float = 10.0) -> None:
         """Wait until nothing of it lives."""
