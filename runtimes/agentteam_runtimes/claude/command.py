@@ -12,6 +12,7 @@ from agentteam_runtimes import jsonfields
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.message_tools import READ, SEND
 from agentteam_runtimes.programs import ask_version, find_program, inherited
+from agentteam_runtimes.start_settings import SET_BIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Options
 
 OLDEST = (2, 1, 197)
-INSTALL = (
-    "install it with `npm install -g @anthropic-ai/claude-code`, "
-    "or set the agent's option bin"
-)
+INSTALL = f"install it with `npm install -g @anthropic-ai/claude-code`, or {SET_BIN}"
 
 INHERITED = (
     *("HOME", "PATH", "LANG", "LC_ALL", "TERM"),

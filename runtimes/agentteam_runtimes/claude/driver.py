@@ -22,11 +22,12 @@ from agentteam_protocol.errors import (
     RuntimeTooSlow,
 )
 from agentteam_runtimes import jsonfields
+from agentteam_runtimes.adoption import Adoption
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import FENCE
 from agentteam_runtimes.claude.command import command, environment, version
 from agentteam_runtimes.claude.dialogue import Dialogue
-from agentteam_runtimes.claude.record import Adoption, Memory, Tail, find_tail
+from agentteam_runtimes.claude.record import Memory, Tail, find_tail
 from agentteam_runtimes.claude.session import ClaudeSession
 from agentteam_runtimes.claude.turns import Turns
 from agentteam_runtimes.contained import Contained
@@ -80,7 +81,7 @@ class ClaudeDriver:
         self, spec: SessionSpec, resume: str | None, emit: Emit
     ) -> AsyncGenerator[Runtime, None]:
         failure: RuntimeFailure | None = None
-        adoption = Adoption(spec.options.resume, spec.state_dir / "adopted")
+        adoption = Adoption.of(spec)
         resume = resume or adoption.due
         opening = _Opening(spec, resume or str(uuid.uuid4()), resume is not None, emit)
         await opening.look_back()

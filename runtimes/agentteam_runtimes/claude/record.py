@@ -121,30 +121,6 @@ def _is_answer(row: JsonObject) -> bool:
 
 
 @frozen
-class Adoption:
-    """
-    The session that a person already had, for an agent that is made on it.
-
-    It is taken up once. Later the agent's own token names it; without one it is lost.
-    """
-
-    session: str | None
-    path: Path
-
-    @property
-    def due(self) -> str | None:
-        with suppress(OSError):
-            if self.path.read_text() == self.session:
-                return None
-        return self.session
-
-    def done(self, session: str) -> None:
-        if session == self.session:
-            with suppress(OSError):
-                self.path.write_text(session)
-
-
-@frozen
 class Kept:
     """What we remember beside the record of one session."""
 

@@ -243,15 +243,18 @@ class ClaudeSession:
     async def _write_input(self, uuid: str, *items: InputItem) -> None:
         self._remember()
         line = wire.user_line(uuid, [item.text for item in items])
+        there = False
         try:
             await self.dialogue.write(line)
+            there = True
         except RuntimeExited as gone:
             # Its last lines may still be read: it is gone for whoever asks now.
             self.dialogue.exited(gone)
+            there = True
             raise
-        except RuntimeFailure:
-            self.turns.not_written(uuid)
-            raise
+        finally:
+            if not there:  # refused, or cancelled
+                self.turns.not_written(uuid)
 
     async def _answer(self, request: str, answer: JsonObject) -> None:
         await self.dialogue.write(wire.response(request, answer))

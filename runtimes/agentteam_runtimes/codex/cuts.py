@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from agentteam_protocol.errors import RuntimeExited, RuntimeFailure
+from agentteam_protocol.errors import (
+    RuntimeExited,
+    RuntimeFailure,
+    RuntimeRefused,
+)
 from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.connection import Call, Connection
@@ -102,7 +106,10 @@ class Cuts:
     async def _read_active(self) -> str | None:
         """Ask codex which turn is active (interrupt spec §7)."""
         params = {"threadId": self.turns.thread, "includeTurns": True}
-        read = await self.connection.call(wire.THREAD_READ, params)
+        try:
+            read = await self.connection.call(wire.THREAD_READ, params)
+        except RuntimeRefused:
+            return None  # it keeps nothing of a thread before its first input
         for turn in jsonfields.objects(jsonfields.mapping(read, "thread"), "turns"):
             if turn.get("status") == "inProgress":
                 return jsonfields.text(turn, "id") or None

@@ -22,6 +22,7 @@ from agentteam_protocol.errors import (
     RuntimeTooSlow,
 )
 from agentteam_runtimes import jsonfields
+from agentteam_runtimes.adoption import Adoption
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.command import command, environment, version
 from agentteam_runtimes.codex.connection import Connection
@@ -86,6 +87,8 @@ class CodexDriver:
         self, spec: SessionSpec, resume: str | None, emit: Emit
     ) -> AsyncGenerator[Runtime, None]:
         failure: RuntimeFailure | None = None
+        adoption = Adoption.of(spec)
+        resume = resume or adoption.due
         line = _Line(emit)
         async with open_incarnation(
             command(spec.options),
@@ -107,6 +110,7 @@ class CodexDriver:
                     line.ready = True
                     if resume is not None:
                         session.turns.resumable = True
+                        adoption.done(resume)
                         emit([SessionNamed(session.turns.thread)])
                 except RuntimeExited as error:
                     failure = await last_words(incarnation, error)

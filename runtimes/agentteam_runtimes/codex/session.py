@@ -215,14 +215,20 @@ class CodexSession:
 
     async def _submit(self, params: JsonObject, take: Taker) -> Call:
         """Write the start; if it cannot be written, the batch became no turn."""
+        call = self.connection.prepare(wire.TURN_START, params, take)
+        written = False
         try:
-            call = self.connection.prepare(wire.TURN_START, params, take)
             await self.connection.put(call)
+            written = True
         except RuntimeExited:
             raise
         except RuntimeFailure as failure:
-            self._pass_on(self.turns.not_started())
             raise SubmitRefused(str(failure), written=False) from failure
+        finally:
+            if not written:
+                # Cancelled, it may go out all the same: a turn that nobody asked for.
+                call.then = None
+                self._pass_on(self.turns.not_started())
         return call
 
     def _named(self, answer: Answer | Refusal) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes.programs import ask_version, find_program, inherited
+from agentteam_runtimes.start_settings import SET_BIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Options, SessionSpec
 
 OLDEST = (1, 18)
-INSTALL = (
-    "install it with `npm install -g opencode-ai`, or set the agent's option bin, or use"
-    " the runtime builtin"
-)
+INSTALL = f"install it with `npm install -g opencode-ai`, or use the runtime builtin, or {SET_BIN}"
 
 _XDG = {
     "XDG_CONFIG_HOME": ".config",

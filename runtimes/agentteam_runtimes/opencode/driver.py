@@ -26,6 +26,7 @@ from agentteam_protocol.errors import (
     RuntimeTooSlow,
 )
 from agentteam_runtimes import jsonfields
+from agentteam_runtimes.adoption import Adoption
 from agentteam_runtimes.contained import Contained
 from agentteam_runtimes.driver import (
     Capabilities,
@@ -85,6 +86,8 @@ class OpenCodeDriver:
         self, spec: SessionSpec, resume: str | None, emit: Emit
     ) -> AsyncGenerator[Runtime, None]:
         failure: RuntimeFailure | None = None
+        adoption = Adoption.of(spec)
+        resume = resume or adoption.due
         line = _Line(emit)
         with scratch(spec.state_dir / "opencode-tmp") as temporary:
             async with open_incarnation(
@@ -101,6 +104,7 @@ class OpenCodeDriver:
                             spec, resume, line, incarnation, nursery
                         )
                         line.ready = True
+                        adoption.done(session.turns.session)
                         emit([SessionNamed(session.turns.session)])
                     except RuntimeExited as error:
                         failure = await last_words(incarnation, error)
@@ -160,7 +164,7 @@ async def _set_up(
 ) -> OpenCodeSession:
     server = line.server = await _reach(line)
     await _warm_up(server)
-    session = await _open_session(spec, resume or spec.options.resume, server)
+    session = await _open_session(spec, resume, server)
     turns = Turns(session)
     runtime = OpenCodeSession(server, turns, Contained(incarnation), line.emit, nursery)
     listening = trio.Event()

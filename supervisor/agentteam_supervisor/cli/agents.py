@@ -33,6 +33,7 @@ def agents() -> None:
 @click.option("--model", help="The runtime's own name of a model.")
 @click.option("--approvals", type=click.Choice(["ask", "never"]), help="Default: ask.")
 @click.option("--no-auto-reply", is_flag=True, help="Do not publish final texts.")
+@click.option("--resume", metavar="SESSION", help="Go on with a session you have.")
 @click.option(
     "--options", "options_json", help="JSON: bin, env, home, config, args, resume."
 )
@@ -44,6 +45,7 @@ def add(
     model: str | None,
     approvals: str | None,
     no_auto_reply: bool,
+    resume: str | None,
     options_json: str | None,
     state_dir: Path,
     url: str | None,
@@ -57,6 +59,8 @@ def add(
     }
     if no_auto_reply:
         body["autoReply"] = False
+    if resume is not None:
+        body["options"] = {**part(body, "options"), "resume": resume}
     with connect(state_dir, url) as client:
         agent = client.post("/api/agents", body)
     _warn(workdir)

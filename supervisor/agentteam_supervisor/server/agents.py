@@ -23,11 +23,11 @@ from agentteam_supervisor.server import (
 from agentteam_supervisor.server.freshness import Fencing
 from agentteam_supervisor.server.options import shown_options
 from agentteam_supervisor.server.prepared import Prepared
-from agentteam_supervisor.server.problems import invalid, unknown
+from agentteam_supervisor.server.problems import conflict, invalid, unknown
 from agentteam_supervisor.server.schema import agents, daemons
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agentteam_supervisor.server.transaction import Row, Tx
 
@@ -80,6 +80,7 @@ def living(tx: Tx, after: int = 0, limit: int | None = None) -> Sequence[Row]:
 def create(tx: Tx, settings: Settings) -> Row:
     """Make an agent and its direct target `@name`, and grant it to the daemon."""
     _check_runtime(tx, settings.runtime)
+    _check_session(tx, settings.runtime, settings.options)
     targets.check_free(tx, settings.name)
     agent = AgentId(mint("agt"))
     target = targets.create(tx, f"@{settings.name}", direct=True)
@@ -114,6 +115,8 @@ def change(tx: Tx, agent: Row, values: dict[str, Any]) -> Row:
     if name is not None and name != agent["name"]:
         targets.check_free(tx, name)
         targets.rename(tx, agent["target_id"], f"@{name}")
+    if "options" in values:
+        _check_session(tx, agent["runtime"], values["options"], agent["id"])
     if values:
         tx.run(update(agents).where(agents.c.id == agent["id"]).values(values))
     return _changed(tx, agent["id"])
@@ -247,3 +250,20 @@ def _changed(tx: Tx, agent: AgentId) -> Row:
     regrant(tx, agent)
     tell(tx, agent)
     return find(tx, agent)
+
+
+def _check_session(
+    tx: Tx, runtime: str, options: Mapping[str, Any], mine: str | None = None
+) -> None:
+    """Refuse a session that another agent is made on: each would go its own way."""
+    wanted = options.get("resume")
+    if wanted is None:
+        return
+    others = agents.c.deleted_at.is_(None) & (agents.c.runtime == runtime)
+    for other in tx.all(select(agents).where(others)):
+        if other["id"] != mine and other["options"].get("resume") == wanted:
+            name = other["name"]
+            detail = (
+                f"the agent {name} has that session; talk to it, or remove it first"
+            )
+            raise conflict("session_taken", detail, agent=name)

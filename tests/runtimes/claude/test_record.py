@@ -13,7 +13,6 @@ from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import Asks, fence
 from agentteam_runtimes.claude.command import command, environment, settings
 from agentteam_runtimes.claude.record import (
-    Adoption,
     Kept,
     Memory,
     Tail,
@@ -106,17 +105,6 @@ def test_only_inputs_that_nothing_followed_are_left_out_of_a_resume(
     record.parent.mkdir()
     record.write_text("\n".join(map(json.dumps, rows)))
     assert find_tail(tmp_path, "session", {"a.1"}) == tail
-
-
-def test_a_session_is_adopted_once(tmp_path: Path) -> None:
-    adoption = Adoption("theirs", tmp_path / "adopted")
-    assert adoption.due == "theirs"
-    adoption.done("another")
-    assert adoption.due == "theirs"
-    adoption.done("theirs")
-    assert adoption.due is None
-    assert Adoption("a second one", adoption.path).due == "a second one"
-    assert Adoption(None, adoption.path).due is None
 
 
 @pytest.mark.parametrize(

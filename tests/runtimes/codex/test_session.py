@@ -81,6 +81,17 @@ async def test_start_that_nobody_answers_is_open(
     assert refused.value.written
 
 
+async def test_start_that_was_cancelled_before_it_was_written_leaves_nothing_behind(
+    fake: FakeAppServer,
+) -> None:
+    with trio.CancelScope() as cut:
+        cut.cancel()
+        await fake.session.start_turn(FIRST)
+    assert fake.requests("turn/start") == []
+    turn = await fake.running_turn("T1", "k2")
+    assert fake.seen.of(TurnStarted) == [TurnStarted(turn, "batch-k2")]
+
+
 async def test_exit_fails_whoever_waits(fake: FakeAppServer) -> None:
     async with trio.open_nursery() as nursery:
 
@@ -245,6 +256,15 @@ async def test_refused_interrupt_names_the_turn_and_can_be_tried_again(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fake.answer, "turn/interrupt", {}, 2)
         await fake.session.interrupt(turn)
+
+
+async def test_interrupt_of_an_empty_thread_finds_no_turn(fake: FakeAppServer) -> None:
+    async with trio.open_nursery() as nursery:
+        unknown = "thread not loaded: thread-p"
+        nursery.start_soon(fake.refuse, "thread/read", unknown)
+        with pytest.raises(InterruptRefused) as refused:
+            await fake.session.interrupt(None)
+    assert refused.value.named is None
 
 
 async def test_end_of_a_cut_turn_waits_for_its_commands_and_only_for_them(

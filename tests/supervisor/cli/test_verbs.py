@@ -84,7 +84,7 @@ def test_agents_add_sends_what_was_said_and_nothing_else(
     api.answer("POST /api/agents", AGENT, status=201)
     result = run(
         *("agents", "add", "demo", "--runtime", "codex", "--approvals", "never"),
-        *("--options", '{"args": ["-v"]}', "--url", api.url),
+        *("--options", '{"args": ["-v"]}', "--resume", "0b95", "--url", api.url),
     )
     assert result.exit_code == 0, result.output
     (post,) = api.seen("POST /api/agents")
@@ -92,7 +92,7 @@ def test_agents_add_sends_what_was_said_and_nothing_else(
         "name": "demo",
         "runtime": "codex",
         "approvalPolicy": "never",
-        "options": {"args": ["-v"]},
+        "options": {"args": ["-v"], "resume": "0b95"},
     }
 
 

@@ -67,6 +67,25 @@ async def test_name_is_unique_among_the_living(server: RunningServer) -> None:
     assert (await server.post("/api/agents", body, 409))["type"] == "name_taken"
 
 
+async def test_a_session_of_a_person_belongs_to_one_agent(
+    server: RunningServer,
+) -> None:
+    theirs = {"resume": "0b95"}
+    await server.agent("ada", runtime="codex", options=theirs)
+    await server.agent("bob", runtime="claude", options=theirs)
+    body = {"name": "eve", "runtime": "codex", "options": theirs}
+    problem = await server.post("/api/agents", body, 409)
+    assert (problem["type"], problem["agent"]) == ("session_taken", "ada")
+    await server.agent("eve", runtime="codex")
+    changed = await server.client.patch("/api/agents/eve", json={"options": theirs})
+    assert changed.status_code == 409
+    same = await server.client.patch("/api/agents/ada", json={"options": theirs})
+    assert same.status_code == 200
+    await server.client.delete("/api/agents/ada")
+    changed = await server.client.patch("/api/agents/eve", json={"options": theirs})
+    assert changed.status_code == 200
+
+
 async def test_runtime_that_the_daemon_does_not_have_is_refused(
     server: RunningServer,
 ) -> None:
