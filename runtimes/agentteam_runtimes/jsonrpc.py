@@ -1,8 +1,9 @@
 """
 JSON-RPC over lines, without any I/O.
 
-The dialect of coding agents: no `jsonrpc` key is needed, and both sides ask. What comes
-in is one of four things; every other line is `Noise` and changes nothing.
+The dialect of coding agents: both sides ask, and no `jsonrpc` key is needed in what
+comes in; a peer that insists on one in what it gets is told its version. What comes in
+is one of four things; every other line is `Noise` and changes nothing.
 
 | line holds            | meaning                         | becomes        |
 |-----------------------|---------------------------------|----------------|
@@ -77,7 +78,8 @@ Incoming = Answer | Refusal | Notification | Request | Noise
 class Peer:
     """Our end of one connection: which requests wait, on both sides."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str | None = None) -> None:
+        self._head = {} if version is None else {"jsonrpc": version}
         self._last_id = 0
         self._ours: dict[int, str] = {}
         self._theirs: set[RequestId] = set()
@@ -87,13 +89,13 @@ class Peer:
         self._last_id += 1
         self._ours[self._last_id] = method
         line = {"id": self._last_id, "method": method, "params": params}
-        return self._last_id, encode_line(line)
+        return self._last_id, encode_line(self._head | line)
 
     def notification(
         self, method: str, params: Mapping[str, object] | None = None
     ) -> bytes:
         """Make a notification."""
-        line: dict[str, object] = {"method": method}
+        line: dict[str, object] = {**self._head, "method": method}
         return encode_line(line if params is None else line | {"params": params})
 
     def result(self, id: RequestId, value: object) -> bytes | None:
@@ -128,7 +130,7 @@ class Peer:
         if id not in self._theirs:
             return None
         self._theirs.remove(id)
-        return encode_line({"id": id, **body})
+        return encode_line({**self._head, "id": id, **body})
 
     def _asked(
         self, method: str, id: object, params: JsonObject, line: bytes

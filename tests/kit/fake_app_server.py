@@ -11,9 +11,9 @@ from tests.kit.seen_events import SeenEvents
 
 from agentteam_protocol.errors import RuntimeExited
 from agentteam_protocol.ids import ItemId
-from agentteam_runtimes.codex.connection import Connection, Received
 from agentteam_runtimes.codex.session import CodexSession
 from agentteam_runtimes.codex.turns import Turns
+from agentteam_runtimes.connection import Connection, Received
 from agentteam_runtimes.driver import Batch, InputItem, TurnRef
 
 if TYPE_CHECKING:

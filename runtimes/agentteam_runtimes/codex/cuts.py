@@ -23,8 +23,8 @@ from agentteam_protocol.errors import (
 )
 from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
-from agentteam_runtimes.codex.connection import Call, Connection
 from agentteam_runtimes.codex.turns import Turns
+from agentteam_runtimes.connection import Call, Connection
 from agentteam_runtimes.driver import (
     Emit,
     InterruptRefused,

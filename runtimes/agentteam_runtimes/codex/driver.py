@@ -25,10 +25,10 @@ from agentteam_runtimes import jsonfields
 from agentteam_runtimes.adoption import Adoption
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.command import command, environment, version
-from agentteam_runtimes.codex.connection import Connection
 from agentteam_runtimes.codex.session import CodexSession
 from agentteam_runtimes.codex.tools import SPECS
 from agentteam_runtimes.codex.turns import Turns
+from agentteam_runtimes.connection import Connection
 from agentteam_runtimes.contained import Contained
 from agentteam_runtimes.driver import (
     Capabilities,
@@ -48,7 +48,7 @@ from agentteam_runtimes.last_words import closing, dropped, last_words, write_or
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from agentteam_runtimes.codex.connection import Received
+    from agentteam_runtimes.connection import Received
     from agentteam_runtimes.incarnation import Exit, Incarnation
     from agentteam_runtimes.jsonlines import JsonObject
     from agentteam_runtimes.lines import Overlong

@@ -22,10 +22,10 @@ from agentteam_protocol.errors import (
 from agentteam_runtimes import jsonfields
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.asks import REFUSALS, Asks
-from agentteam_runtimes.codex.connection import ANSWER_SECONDS, Call, Connection
 from agentteam_runtimes.codex.cuts import Cuts, named_turn
 from agentteam_runtimes.codex.tools import ToolCalls
 from agentteam_runtimes.codex.turns import Turns, keys_of
+from agentteam_runtimes.connection import ANSWER_SECONDS, Call, Connection
 from agentteam_runtimes.driver import (
     Containment,
     Emit,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from agentteam_protocol.approval import ApprovalOutcome
     from agentteam_protocol.ids import ItemId
-    from agentteam_runtimes.codex.connection import Received
+    from agentteam_runtimes.connection import Received
     from agentteam_runtimes.driver import (
         AskRef,
         Batch,

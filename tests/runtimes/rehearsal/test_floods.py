@@ -12,7 +12,7 @@ from attrs import define
 from tests.kit.rehearsal import open_stage
 from tests.kit.trees import ENVIRONMENT, python
 
-from agentteam_runtimes.codex.connection import Connection
+from agentteam_runtimes.connection import Connection
 from agentteam_runtimes.driver import Noticed, Output
 from agentteam_runtimes.incarnation import open_incarnation
 from agentteam_runtimes.jsonlines import Noise

@@ -1,5 +1,5 @@
 """
-Requests and answers over the pipes of one app-server.
+Requests and answers over the pipes of one JSON-RPC peer.
 
 `feed` is called by the reader and never waits: an answer is taken, and what it means
 for the state is done, in the order of the stream. Callers only wait until it was done.
@@ -57,7 +57,7 @@ class Call:
 
 @define(eq=False)
 class Connection:
-    """One app-server's stdin and stdout, as calls and events."""
+    """One peer's stdin and stdout, as calls and events."""
 
     write: Callable[[bytes], Awaitable[None]]
     on_received: Callable[[Sequence[Received]], None]
@@ -139,8 +139,10 @@ class Connection:
             await self.until(lambda: call.outcome is not None)
         return call.result
 
-    async def notify(self, method: str) -> None:
-        await self.write(self._peer.notification(method))
+    async def notify(
+        self, method: str, params: Mapping[str, object] | None = None
+    ) -> None:
+        await self.write(self._peer.notification(method, params))
 
     async def reply(self, id: RequestId, result: object) -> None:
         """Reply to a request of the runtime, unless it has its reply."""
