@@ -53,6 +53,10 @@ class Up:
         return self.place / "state"
 
     @property
+    def temporary(self) -> Path:
+        return self.place / "tmp"
+
+    @property
     def log(self) -> str:
         return (self.place / "stderr").read_text(errors="replace")
 
@@ -63,11 +67,13 @@ class Up:
     @property
     def environment(self) -> dict[str, str]:
         kept = {n: os.environ[n] for n in ("PATH", "PYTHONPATH") if n in os.environ}
-        return {"HOME": str(self.place), "LANG": "C.UTF-8", **kept}
+        home = {"HOME": str(self.place), "TMPDIR": str(self.temporary)}
+        return {**home, "LANG": "C.UTF-8", **kept}
 
     def start(self, *arguments: str) -> None:
         """Start it; it is ready when this returns."""
         command = [COMMAND, "up", "--port", "0", "--state-dir", self.state, *arguments]
+        self.temporary.mkdir(exist_ok=True)
         with (self.place / "stderr").open("ab") as stderr:
             self.process = _popen(command, env=self.environment, stderr=stderr)
         assert self.process.stdout is not None

@@ -112,4 +112,8 @@ class RealAgent(Generic[H, M]):
 
 
 def _line(process: psutil.Process) -> str:
-    return " ".join(process.cmdline())
+    """Show the command line, which one that ends meanwhile no longer has."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
