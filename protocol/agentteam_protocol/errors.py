@@ -48,6 +48,10 @@ class RuntimeMissing(RuntimeFailure):
         self.what_to_do = what_to_do
 
 
+class RuntimeUnset(RuntimeMissing):
+    """Nothing is missing here, but the agent must say which program it means."""
+
+
 class RuntimeExited(RuntimeFailure):
     """The runtime's process is gone. A negative code is the signal that ended it."""
 

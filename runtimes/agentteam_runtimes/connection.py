@@ -62,7 +62,7 @@ class Connection:
     write: Callable[[bytes], Awaitable[None]]
     on_received: Callable[[Sequence[Received]], None]
     noise: NoiseCount = field(factory=NoiseCount)
-    _peer: Peer = field(factory=Peer)
+    _peer: Peer = field(factory=Peer, alias="peer")
     _calls: dict[int, Call] = field(factory=dict[int, Call])
     _changed: trio.Event = field(factory=trio.Event)
     _exited: RuntimeExited | None = None

@@ -83,6 +83,7 @@ class Options:
     """The keys of an agent's `options`, the same for every runtime that is a process."""
 
     bin: str | None = None
+    command: tuple[str, ...] = ()  # for a runtime that has no program of its own
     env: Mapping[str, str] = field(factory=dict[str, str])
     home: str | None = None
     config: Mapping[str, Any] = field(factory=dict[str, Any])

@@ -24,6 +24,8 @@ def check_options(options: Options) -> None:
         _check("the agent's option `bin`", options.bin)
     if options.home is not None:
         _check("the agent's option `home`", options.home)
+    for word in options.command:
+        _check("the agent's option `command`", word)
     for argument in options.args:
         _check("the agent's option `args`", argument)
     check_environment(options.env)
