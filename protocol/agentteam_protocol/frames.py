@@ -280,7 +280,7 @@ class RunReported:
     detail: str = ""
     deliveries: tuple[DeliveryId, ...] = ()
     usage: Mapping[str, int] = field(factory=dict[str, int])
-    draft: str | None = None  # an auto-reply that was held
+    draft: str | None = None  # a reply that was held, or the part of it before a cut
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import errno
+import functools
 import os
 import signal
 from contextlib import contextmanager
@@ -127,10 +128,13 @@ def _check_version(directory: Path) -> None:
 
 
 async def _start_server(nursery: trio.Nursery, directory: Path, port: int) -> str:
-    from agentteam_supervisor.server.app import run_server  # not for `daemon`
+    from agentteam_supervisor.page.routes import page_routes  # not for `daemon`
+    from agentteam_supervisor.server.app import run_server
     from agentteam_supervisor.server.config import ServerConfig
 
-    bound = await nursery.start(run_server, ServerConfig(directory, port=port))
+    config = ServerConfig(directory, port=port)
+    serve = functools.partial(run_server, config, extra_routes=page_routes())
+    bound = await nursery.start(serve)
     return f"http://127.0.0.1:{bound}"
 
 

@@ -370,6 +370,13 @@ def _send_decided(r: _Report, e: j.SendDecided) -> None:
         r.frames.append(evolve(run, draft=e.text))
 
 
+def _spoken(r: _Report, e: j.AssistantMessage) -> None:
+    """What people saw of a reply that was cut stays readable, as its draft."""
+    run = r.state.run
+    if e.partial and run is not None:
+        r.set(run=evolve(run, draft=e.text))
+
+
 def _epoch_begun(r: _Report, e: j.EpochBegun) -> None:
     r.frames.append(FenceReported(r.ledger.agent, e.gen, Fence.open.value))
     _interrupted(r)  # what was being stopped has ended with the supervisor
@@ -383,6 +390,7 @@ _RULES: dict[type, Callable[[_Report, Any], None]] = {
     j.FenceClosed: _fence_closed,
     j.TurnStart: _turn_start,
     j.UserMessage: _user_message,
+    j.AssistantMessage: _spoken,
     j.TurnEnd: _turn_end,
     j.DeliveryChanged: _delivery_changed,
     j.FrontierMoved: _frontier_moved,

@@ -72,6 +72,13 @@ def after(tx: Tx, agent: AgentId, seq: int, limit: int) -> list[dict[str, Any]]:
     return [view(row) for row in tx.all(query)]
 
 
+def newest(tx: Tx, agent: AgentId, count: int) -> list[dict[str, Any]]:
+    """List the last lines, oldest first."""
+    query = select(activities).where(activities.c.agent_id == agent)
+    rows = tx.all(query.order_by(activities.c.seq.desc()).limit(count))
+    return [view(row) for row in reversed(rows)]
+
+
 def latest_line(tx: Tx, agent: AgentId, run: RunId) -> dict[str, Any] | None:
     """Give the newest line of a run, to be put in words later; late ones are not."""
     for row in tx.all(_NEWEST_OF_RUN, agent=agent, run=run):

@@ -237,13 +237,17 @@ def _declared(daemon: Row | None, agent: Row) -> dict[str, Any]:
     return dict(daemon["runtimes"].get(agent["runtime"], {}))
 
 
-def _check_runtime(tx: Tx, runtime: str) -> None:
+def runtimes(tx: Tx) -> list[str]:
+    """List what the daemon can run agents on; nothing if none ever came."""
     daemon = _daemon(tx, outbox.holder(tx))
-    known: dict[str, Any] = {} if daemon is None else daemon["runtimes"]
+    return [] if daemon is None else sorted(daemon["runtimes"])
+
+
+def _check_runtime(tx: Tx, runtime: str) -> None:
+    known = runtimes(tx)
     if known and runtime not in known:
-        names = ", ".join(sorted(known))
-        detail = f"the daemon has no runtime {runtime!r}; it has: {names}"
-        raise invalid("unknown_runtime", detail, known=sorted(known))
+        detail = f"the daemon has no runtime {runtime!r}; it has: {', '.join(known)}"
+        raise invalid("unknown_runtime", detail, known=known)
 
 
 def _changed(tx: Tx, agent: AgentId) -> Row:

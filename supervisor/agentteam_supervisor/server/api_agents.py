@@ -8,7 +8,7 @@ from agentteam_protocol.approval import ApprovalPolicy
 from agentteam_protocol.control import ControlAction, ControlResult, Method
 from agentteam_protocol.ids import RunId
 from agentteam_supervisor.server import activities, agents, controls, runs, targets
-from agentteam_supervisor.server.bodies import page, read_body
+from agentteam_supervisor.server.bodies import newest, page, read_body
 from agentteam_supervisor.server.commands import (
     commit,
     look,
@@ -175,10 +175,13 @@ async def intervene(request: Request) -> Response:
 
 async def list_activity(request: Request) -> Response:
     after, limit = page(request)
+    last = newest(request)
     ref = request.path_params["agent"]
 
     def view(tx: Tx) -> Any:
         agent = agents.find(tx, ref)
+        if last is not None:
+            return {"items": activities.newest(tx, agent["id"], last)}
         return {"items": activities.after(tx, agent["id"], after, limit)}
 
     return await look(request, view)
@@ -186,10 +189,13 @@ async def list_activity(request: Request) -> Response:
 
 async def list_runs(request: Request) -> Response:
     after, limit = page(request)
+    last = newest(request)
     ref = request.path_params["agent"]
 
     def view(tx: Tx) -> Any:
         agent = agents.find(tx, ref)
+        if last is not None:
+            return {"runs": runs.newest(tx, agent["id"], last)}
         return {"runs": runs.after(tx, agent["id"], after, limit)}
 
     return await look(request, view)

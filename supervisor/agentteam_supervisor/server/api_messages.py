@@ -23,7 +23,12 @@ from agentteam_supervisor.server import (
     resolutions,
     targets,
 )
-from agentteam_supervisor.server.bodies import page, read_body, wait_seconds
+from agentteam_supervisor.server.bodies import (
+    page,
+    read_body,
+    search_words,
+    wait_seconds,
+)
 from agentteam_supervisor.server.commands import commit, look, look_until
 from agentteam_supervisor.server.idempotency import Reply
 from agentteam_supervisor.server.problems import invalid
@@ -81,11 +86,15 @@ async def post_message(request: Request) -> Response:
 
 async def list_messages(request: Request) -> Response:
     after, limit = page(request)
+    words = search_words(request)
     ref = request.path_params["target"]
 
     def view(tx: Tx) -> Any:
         target = targets.find(tx, ref)
-        rows = messages.after(tx, target["id"], after, limit)
+        if words is None:
+            rows = messages.after(tx, target["id"], after, limit)
+        else:
+            rows = messages.containing(tx, target["id"], words, limit)
         return {
             "messages": [messages.view(tx, row) for row in rows],
             "head": target["head"],

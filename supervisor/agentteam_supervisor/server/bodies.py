@@ -90,6 +90,8 @@ class Fields:
         value = self.text(name)
         if "\0" in value:
             raise _wrong(name, "a text without NUL characters")
+        if not value.strip():
+            raise _wrong(name, "a text that is not blank")
         return value
 
     def optional(self, name: str) -> str | None:
@@ -158,6 +160,24 @@ def page(request: Request) -> tuple[int, int]:
     if not 1 <= limit <= MAX_LIMIT:
         raise invalid("invalid_parameter", f"'limit' must be 1 to {MAX_LIMIT}")
     return _number(request, "after", 0), limit
+
+
+def newest(request: Request) -> int | None:
+    """Read `newest`: how many of the newest are wanted, instead of a page."""
+    if "newest" not in request.query_params:
+        return None
+    count = _number(request, "newest", 0)
+    if not 1 <= count <= MAX_LIMIT:
+        raise invalid("invalid_parameter", f"'newest' must be 1 to {MAX_LIMIT}")
+    return count
+
+
+def search_words(request: Request) -> str | None:
+    """Read `search`: what a message must contain, in any case of its letters."""
+    words = request.query_params.get("search", "").strip()
+    if len(words) > MAX_LINE:
+        raise invalid("invalid_parameter", f"'search' has at most {MAX_LINE} letters")
+    return words or None
 
 
 def wait_seconds(request: Request) -> float:

@@ -43,7 +43,9 @@ def services(request: Request) -> Services:
 
 
 def language(request: Request) -> Language:
-    return language_of(request.headers.get("accept-language", ""))
+    """Follow `lang`, which an event stream can set, or else what the browser prefers."""
+    preferred = request.headers.get("accept-language", "")
+    return language_of(request.query_params.get("lang", preferred))
 
 
 def respond(request: Request, reply: Reply) -> Response:

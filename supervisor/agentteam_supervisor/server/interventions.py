@@ -38,6 +38,8 @@ def _input(method: Method, fields: Fields) -> dict[str, Any]:
     messages = fields.texts("messages")
     if not messages:
         raise invalid("invalid_field", "'messages' must have at least one message")
+    if not all(text.strip() for text in messages):
+        raise invalid("invalid_field", "'messages' must not be blank")
     arguments: dict[str, Any] = {"messages": messages}
     if method is Method.send:
         arguments["lane"] = _lane(fields)

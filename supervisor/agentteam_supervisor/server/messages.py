@@ -162,6 +162,14 @@ def after(tx: Tx, target: TargetId, seq: int, limit: int) -> Sequence[Row]:
     return tx.all(query.limit(limit))
 
 
+def containing(tx: Tx, target: TargetId, words: str, limit: int) -> Sequence[Row]:
+    """Find the newest messages that contain the words, newest first."""
+    mine = messages.c.target_id == target
+    found = mine & messages.c.body.icontains(words, autoescape=True)
+    query = select(messages).where(found).order_by(messages.c.target_seq.desc())
+    return tx.all(query.limit(limit))
+
+
 def at(tx: Tx, target: TargetId, seqs: Sequence[int]) -> Sequence[Row]:
     mine = (messages.c.target_id == target) & messages.c.target_seq.in_(seqs)
     return tx.all(select(messages).where(mine).order_by(messages.c.target_seq))

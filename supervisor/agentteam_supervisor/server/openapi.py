@@ -27,6 +27,8 @@ def _parameter(name: str, kind: dict[str, Any]) -> dict[str, Any]:
 
 
 _PAGE = [_parameter("after", NUMBER), _parameter("limit", NUMBER)]
+_NEWEST = [*_PAGE, _parameter("newest", NUMBER)]
+_SEARCH = [*_PAGE, _parameter("search", TEXT)]
 
 
 def _operation(
@@ -128,12 +130,15 @@ PATHS: dict[str, dict[str, Any]] = {
             "The user-facing lifecycle",
             200,
             object_of(items=list_of(ref("Activity"))),
-            query=_PAGE,
+            query=_NEWEST,
         ),
     },
     f"{_AGENT}/runs": {
         "get": _operation(
-            "The ledger of turns", 200, object_of(runs=list_of(ref("Run"))), query=_PAGE
+            "The ledger of turns",
+            200,
+            object_of(runs=list_of(ref("Run"))),
+            query=_NEWEST,
         ),
     },
     f"{_AGENT}/journal": {
@@ -164,7 +169,7 @@ PATHS: dict[str, dict[str, Any]] = {
             "A target's messages",
             200,
             object_of(messages=list_of(ref("Message")), head=NUMBER),
-            query=_PAGE,
+            query=_SEARCH,
         ),
         "post": _operation(
             "Send an ordinary message",

@@ -44,6 +44,13 @@ def after(tx: Tx, agent: AgentId, seq: int, limit: int) -> list[dict[str, Any]]:
     return [view(row) for row in tx.all(query)]
 
 
+def newest(tx: Tx, agent: AgentId, count: int) -> list[dict[str, Any]]:
+    """List the last turns, oldest first."""
+    query = select(runs).where(runs.c.agent_id == agent)
+    rows = tx.all(query.order_by(runs.c.seq.desc()).limit(count))
+    return [view(row) for row in reversed(rows)]
+
+
 def view(row: Row) -> dict[str, Any]:
     report = row["report"]
     return {

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
+# Who else can have said something: an agent of that name could be mistaken for it.
+RESERVED = frozenset({"user", "system", "agent"})
+
 # How ids of what is found by id or name begin.
 IDS = ("agt_", "tgt_")
 
@@ -45,6 +48,12 @@ def check_name(name: str) -> str:
             " beginning with a letter or digit"
         )
         raise invalid("invalid_name", detail, field="name")
+    if name in RESERVED:
+        detail = (
+            f"{name!r} is a word of the API: it would be taken for who wrote a"
+            " message; choose another name"
+        )
+        raise invalid("reserved_name", detail, field="name")
     return name
 
 
