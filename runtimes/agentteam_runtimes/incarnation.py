@@ -35,10 +35,13 @@ from agentteam_runtimes.process_tree import (
     read_boot,
 )
 from agentteam_runtimes.warden_start import WardenLink, start_error, start_warden
+from agentteam_runtimes.wiretap import current_tap, hearing, started, wrote
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from agentteam_runtimes.wiretap import Tap
 
 Report = dict[str, Any]
 
@@ -108,8 +111,11 @@ async def open_incarnation(
     """
     limits = limits or Limits()
     failure: Exception | None = None
+    if (tap := current_tap()) is not None:
+        started(tap, command)
+        on_lines = hearing(tap, on_lines)
     link = await start_warden(command, cwd=cwd, env=env, lease=limits.lease)
-    incarnation = Incarnation(link, limits)
+    incarnation = Incarnation(link, limits, tap)
     async with trio.open_nursery() as nursery:
         try:
             await incarnation.begin(command, cwd)
@@ -127,8 +133,11 @@ async def open_incarnation(
 class Incarnation:
     """A live runtime: its stdin, its end, and what can be done to its tree."""
 
-    def __init__(self, link: WardenLink, limits: Limits) -> None:
+    def __init__(
+        self, link: WardenLink, limits: Limits, tap: Tap | None = None
+    ) -> None:
         process = link.process
+        self._tap = tap
         self._link = link
         self._limits = limits
         self._ids = count(1)
@@ -206,6 +215,8 @@ class Incarnation:
         If cancelled, what has begun is finished, what has not is never written.
         """
         known = self._stdin.broken
+        if self._tap is not None:
+            wrote(self._tap, data)
         try:
             await self._stdin.write(data)
         except InputClosed:

@@ -18,6 +18,7 @@ from agentteam_runtimes import jsonfields
 from agentteam_runtimes.jsonlines import Noise, decode_line, encode_line
 from agentteam_runtimes.lines import LineFramer
 from agentteam_runtimes.opencode import wire
+from agentteam_runtimes.opencode.tapped import transport
 from agentteam_runtimes.pipes import Portions
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Server:
         self._client = httpx.AsyncClient(
             base_url=url,
             auth=httpx.BasicAuth("opencode", password),
+            transport=transport(),
             timeout=None,  # each request is bounded here
             trust_env=False,
         )
