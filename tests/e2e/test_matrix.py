@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,6 +57,8 @@ async def scene(seat: Seat, product: Product) -> AsyncGenerator[Scene]:
     """Give the agent, idle, and somebody who watches it; bounds the test."""
     async with bounded(), seat.taken(product) as it, product.live() as live:
         yield (scene := await begun(it, live, seat))
+        if not scene.over:
+            print(await scene.tale())  # shown with the failure
         if not scene.over or seat.deaths >= MOST_DEATHS:
             await seat.leave(it)
 
@@ -207,16 +208,16 @@ async def test_stop_ends_the_run_and_parks_what_an_urgent_then_takes_along(
 ) -> None:
     agent = scene.agent
     await scene.speaks()
-    notes = [await scene.note(words) for words in ("one", "two")]
+    notes = [await scene.note(words) for words in ("one", "two", "now")]
     run = await agent.stop()
     view = await scene.it.idle()
     asked = len(scene.it.model.requests)
     waiting = [m["deliveries"][0]["id"] for m in notes]
     states = [(await scene.it.product.delivery(d))["state"] for d in waiting]
     assert (await agent.control(run, 409))["type"].endswith("not_running")
-    assert (view["parked"], states) == (True, ["queued", "queued"])
+    assert (view["parked"], states) == (True, ["queued"] * 3)
     assert len(scene.it.model.requests) == asked
-    await scene.proved(await scene.urge("now"))
+    await scene.proved(await scene.mark(notes[-1]))
     await scene.ends(*scene.messages, outcomes=["aborted", "completed"])
 
 
@@ -224,14 +225,21 @@ async def test_stop_ends_the_run_and_parks_what_an_urgent_then_takes_along(
 @pytest.mark.bug("B02", "B30")
 @pytest.mark.inv(20, 35, 36)
 async def test_a_stop_and_an_urgent_at_once_are_one_cut(scene: Scene) -> None:
+    """The Stop parks what was marked before it, until somebody resumes."""
     await scene.speaks()
     run = (await scene.agent.running())["currentRun"]["id"]
     message = await scene.note("instead")
-    stop = {"action": "interrupt_current_run", "runId": run}
-    path = f"{scene.agent.path}/control"
+    marked: list[str] = []
+
+    async def mark() -> None:
+        marked.append(await scene.mark(message))
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(scene.agent.mark, message)
-        nursery.start_soon(partial(scene.it.product.client.post, path, json=stop))
+        nursery.start_soon(mark)
+        nursery.start_soon(scene.stop, run)
+    if await scene.parked(marked[0]):
+        await scene.agent.resume()
+    await scene.proved(marked[0])
     await scene.ends(*scene.messages, outcomes=["aborted", "completed"])
     assert len(await scene.journal("fence/held")) == 1
 

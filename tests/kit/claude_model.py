@@ -99,11 +99,6 @@ class MessagesModel(ModelServer):
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def _key(
-        self, request: ModelRequest, texts: list[str], place: int
-    ) -> tuple[str, str]:
-        return "", f"{texts[:place].count(texts[place])}:{texts[place]}"
-
 
 def open_messages_model() -> AbstractAsyncContextManager[MessagesModel]:
     """Serve the scripted model on a free loopback port until the context is left."""

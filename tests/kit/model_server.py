@@ -176,7 +176,7 @@ class ModelServer:
     ) -> tuple[str, str]:
         """Name the script's place, so that its steps are counted."""
         thread = str(request.body.get("prompt_cache_key", ""))
-        return thread, f"{place}:{texts[place]}"
+        return thread, f"{texts[:place].count(texts[place])}:{texts[place]}"
 
     def _step_of(self, steps: list[Step], key: tuple[str, str], rest: Step) -> Step:
         """Take the next step of a script; `rest` when it has no more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -11,6 +12,8 @@ from attrs import define
 from tests.kit.model_server import ModelServer, do
 from tests.kit.product import Product
 from tests.kit.product_agent import TERMINAL, WITHIN, Agent, until
+
+NO_RUNTIME = re.compile(r"$|/bin/sh |\S*python")
 
 
 class Home(Protocol):
@@ -52,9 +55,9 @@ class RealAgent(Generic[H, M]):
         return self.runtimes()[-1]
 
     def runtimes(self) -> list[psutil.Process]:
-        """Find what runs of it, but for a shell that is about to become it."""
-        found = self.processes(self.command)
-        return [p for p in found if not _line(p).startswith("/bin/sh ")]
+        """Find what runs of it, without its warden, or a shell that is to become it."""
+        lines = [(p, _line(p)) for p in self.processes(self.command)]
+        return [p for p, line in lines if not NO_RUNTIME.match(line)]
 
     def file(self, name: str) -> Path:
         return self.home.workdir / name

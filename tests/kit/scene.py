@@ -19,7 +19,7 @@ from attrs import define, field
 from tests.kit import mcp_server
 from tests.kit.model_server import do
 from tests.kit.product import of_kind
-from tests.kit.product_agent import Agent, Live, until
+from tests.kit.product_agent import TERMINAL, Agent, Live, until
 from tests.kit.real_agent import RealAgent
 from tests.kit.seat import Seat, kinds
 
@@ -87,15 +87,30 @@ class Scene:
         self.messages.append(message)
         return message
 
+    async def stop(self, run: str) -> None:
+        """Stop a run that may be over."""
+        body = {"action": "interrupt_current_run", "runId": run}
+        await self.it.product.client.post(f"{self.agent.path}/control", json=body)
+
+    async def parked(self, delivery: str) -> bool:
+        """Wait until a delivery has ended or waits for somebody; tells whether it waits."""
+
+        async def look() -> tuple[bool, str]:
+            found = await self.it.product.delivery(delivery)
+            return (await self.agent.view())["parked"], found["state"]
+
+        seen = await until(look, lambda s: s[0] or s[1] in TERMINAL, self.it.patience)
+        return bool(seen[0])
+
     # What the agent is at.
 
     async def speaks(self) -> Any:
-        """Have it stream words; they are read, and shown where somebody looks."""
+        """Have it stream words; they are shown, where somebody looks."""
         script = do({"stream": 3000 + next(self.seat.numbers), "ms": 20})
         message = await self._send(script)
-        await self.read(message)
-        run = (await self.agent.running())["currentRun"]["id"]
         with trio.fail_after(self.it.patience):
+            await self.it.model.wait_until_told(script)
+            run = (await self.agent.running())["currentRun"]["id"]
             while self.live.open and not self.live.progress(self.agent, run):  # noqa: ASYNC110
                 await trio.sleep(0.002)
         return message
@@ -246,13 +261,12 @@ class Scene:
 
     async def _fenced(self) -> None:
         """Insist that each cut generation is closed, and nothing of its run is live."""
-        closed = {
-            tuple(e["gen"]): tuple(e["opened"])
-            for e in await self.journal("fence/closed")
-        }
-        held = {tuple(e["gen"]) for e in await self.journal("fence/held")}
-        assert held <= closed.keys(), (held, closed)
-        assert all(opened > gen for gen, opened in closed.items()), closed
+        held = [e["gen"] for e in await self.journal("fence/held")]
+        closed = {str(e["gen"]): e for e in await self.journal("fence/closed")}
+        epochs = [e["gen"] for e in await self.journal("run/epoch")]
+        for gen in held:
+            after = [closed[str(gen)]["opened"]] if str(gen) in closed else epochs
+            assert after[-1:] > [gen], (held, closed, epochs)
         calls = [e["kind"] for e in await self.journal("tool/call", "tool/result")]
         assert calls.count("tool/call") == calls.count("tool/result"), calls
         events = self.live.of(self.agent)
@@ -274,6 +288,10 @@ class Scene:
         """Read the events of these kinds that are in the journal since the beginning."""
         events = [entry["event"] for entry in await self._entries()]
         return [e for e in events if e["kind"] in wanted]
+
+    async def tale(self) -> str:
+        """Tell all that the journal has of it, for somebody who looks for a fault."""
+        return "\n".join(str(entry["event"]) for entry in await self._entries())
 
     async def _entries(self) -> list[Any]:
         path, found = f"{self.agent.path}/journal", list[Any]()
