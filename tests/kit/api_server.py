@@ -38,6 +38,7 @@ class ApiServer:
     requests: list[Request] = field(factory=list)
     events: queue.Queue[bytes | None] = field(factory=queue.Queue)
     closing: threading.Event = field(factory=threading.Event)
+    hello: bytes = b": hello\n\nid: s.0\n\n"  # what every stream begins with
     pings: int = 0  # so many comments keep the stream's line alive
 
     def answer(self, call: str, *bodies: Any, status: int = 200) -> None:
@@ -119,7 +120,7 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(b": hello\n\nid: s.0\n\n")
+            self.wfile.write(server.hello)
             self.wfile.flush()
             while not server.closing.is_set():
                 try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from typing import TYPE_CHECKING, Any, Self
@@ -10,14 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 import httpx
 
+from agentteam_supervisor.cli.answers import object_of, refused, translated
 from agentteam_supervisor.cli.event_stream import EventStream
-from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
-from agentteam_supervisor.cli.json_object import JsonObject, as_object
+from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.speech import language, say
+from agentteam_supervisor.cli.waiting import answer_awaited, tell_people
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
+
+    from agentteam_supervisor.cli.json_object import JsonObject
+    from agentteam_supervisor.cli.waiting import Tell
 
 # A repeated POST carries the key of the first one, so it cannot act twice.
 TRIES = 3
@@ -49,15 +52,27 @@ class Client:
     takes too long, 1 with the server's own words when it refuses.
     """
 
-    def __init__(self, url: str, *, seconds: float = SECONDS) -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self,
+        url: str,
+        *,
+        seconds: float = SECONDS,
+        find: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`find` says where the server is now, for a stream that lost it."""
+        self._seconds = seconds
+        self._find = find
         # Proxies of the environment are for the outside, not for our own server.
         self._http = httpx.Client(
-            base_url=self.url,
+            base_url=url.rstrip("/"),
             timeout=seconds,
             trust_env=False,
             headers={"Accept-Language": language().value},
         )
+
+    @property
+    def url(self) -> str:
+        return str(self._http.base_url).rstrip("/")
 
     def __enter__(self) -> Self:
         return self
@@ -71,13 +86,13 @@ class Client:
         self._http.close()
 
     def get(
-        self, path: str, *, seconds: float | None = None, **params: str | float
+        self, path: str, *, expected: float = 0, **params: str | float
     ) -> JsonObject:
-        timeout = (
-            httpx.USE_CLIENT_DEFAULT if seconds is None else httpx.Timeout(seconds)
-        )
+        """Get an answer that the server may hold back for the `expected` seconds."""
+        timeout = httpx.Timeout(self._seconds + expected)
         return self._answer(
-            lambda: self._http.get(path, params=params, timeout=timeout)
+            lambda: self._http.get(path, params=params, timeout=timeout),
+            expected=expected,
         )
 
     def post(self, path: str, body: Mapping[str, Any]) -> JsonObject:
@@ -110,84 +125,38 @@ class Client:
         seconds = min(wait, 60.0)
         return self.get(
             f"/api/deliveries/{segment(delivery_id)}",
-            seconds=seconds + SECONDS,
+            expected=seconds,
             wait=seconds,
         )
 
-    def events(self, seconds: float | None = None) -> EventStream:
+    def events(
+        self, seconds: float | None = None, tell: Tell = tell_people
+    ) -> EventStream:
         """Open the stream of events; it reconnects and resumes by itself."""
-        return EventStream(self._http, self.url, seconds)
+        return EventStream(self._http, seconds, self._find, tell)
 
     def _answer(
-        self, call: Callable[[], httpx.Response], tries: int = TRIES
+        self,
+        call: Callable[[], httpx.Response],
+        tries: int = TRIES,
+        expected: float = 0,
     ) -> JsonObject:
-        response = self._tried(call, tries)
+        limit = expected + self._seconds
+        with translated(self.url), answer_awaited(self.url, limit, expected):
+            response = _tried(call, tries)
         if response.is_success:
-            return _object(response)
+            return object_of(response)
         raise refused(response)
 
-    def _tried(self, call: Callable[[], httpx.Response], tries: int) -> httpx.Response:
-        for left in reversed(range(tries)):
-            try:
-                return call()
-            except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
-                raise unreachable(self.url) from exc
-            except httpx.TimeoutException as exc:
-                raise _too_slow(self.url) from exc
-            except httpx.TransportError as exc:
-                # The connection broke under the request: it may have acted, or not.
-                if not left:
-                    raise unreachable(self.url) from exc
-        raise AssertionError("unreachable: the last try raises")
 
-
-def _object(response: httpx.Response) -> JsonObject:
-    if not response.content:
-        return {}
-    try:
-        body = as_object(response.json())
-    except ValueError:
-        body = None
-    if body is None:
-        raise CommandFailed(_not_ours(str(response.url)))
-    return body
-
-
-def refused(response: httpx.Response) -> CommandFailed:
-    """Make a failure of a problem document; its `detail` is made for people."""
-    try:
-        problem = as_object(json.loads(response.content))
-    except ValueError:
-        problem = None
-    if problem is None:
-        problem = {"detail": f"HTTP {response.status_code} {response.reason_phrase}"}
-    problem = {**problem, "status": response.status_code}
-    detail = problem.get("detail") or problem.get("title") or problem.get("type")
-    return CommandFailed(str(detail), ExitCode.failed, problem)
-
-
-def unreachable(url: str) -> CommandFailed:
-    return CommandFailed(
-        say(
-            f"no server answers at {url}; start one with `agentteam up`",
-            f"{url} 没有服务应答；请先运行 `agentteam up`",
-        ),
-        ExitCode.unreachable,
-    )
-
-
-def _too_slow(url: str) -> CommandFailed:
-    return CommandFailed(
-        say(
-            f"the server at {url} took too long to answer; see `agentteam doctor`",
-            f"{url} 的服务应答超时；请查看 `agentteam doctor`",
-        ),
-        ExitCode.timeout,
-    )
-
-
-def _not_ours(url: str) -> str:
-    return say(
-        f"{url} does not speak our protocol; check --url or the port",
-        f"{url} 不是 AgentTeam 服务；请检查 --url 或端口",
-    )
+def _tried(call: Callable[[], httpx.Response], tries: int) -> httpx.Response:
+    for left in reversed(range(tries)):
+        try:
+            return call()
+        except (httpx.ConnectError, httpx.TimeoutException):
+            raise
+        except httpx.TransportError:
+            # The connection broke under the request: it may have acted, or not.
+            if not left:
+                raise
+    raise AssertionError("unreachable: the last try raises")

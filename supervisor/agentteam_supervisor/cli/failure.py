@@ -22,6 +22,8 @@ class ExitCode(enum.IntEnum):
     usage = 2
     unreachable = 3
     timeout = 4
+    interrupted = 130
+    unread = 141
 
 
 class CommandFailed(click.ClickException):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from importlib.metadata import version
+from typing import Any
 
 import click
 
 from agentteam_protocol.activity import Language
+from agentteam_supervisor.cli.ending import endings, wants_json
 from agentteam_supervisor.cli.speech import language, say
 
 PACKAGE = "agentteam_supervisor.cli"
+AS_JSON = f"{PACKAGE}.as_json"
 
 # verb: (module, English help, Chinese help); the module defines a function of that name.
 VERBS: dict[str, tuple[str, str, str]] = {
@@ -61,7 +65,13 @@ Exit codes:
   1  refused or failed
   2  wrong usage
   3  no server reachable
-  4  the time was up
+  4  the time was up: no answer, or not ended yet
+  130  Ctrl-C (`watch` ends with 0: that is how it is ended)
+  141  the reader of the output went away, as in `| head -1`
+
+With --json an error is one JSON object on standard error, with "detail" and
+"exitCode"; the exit codes are the same. `doctor` and `runtimes check` end with 1
+when something does not work.
 """
 
 EPILOG_ZH = """
@@ -70,12 +80,34 @@ EPILOG_ZH = """
   1  被拒绝或失败
   2  用法错误
   3  无法连接服务
-  4  等待超时
+  4  等待超时：没有应答，或尚未结束
+  130  Ctrl-C（`watch` 以 0 结束：这就是它的结束方式）
+  141  输出的读取方已离开，例如 `| head -1`
+
+使用 --json 时，错误是标准错误上的一个 JSON 对象，含 "detail" 与 "exitCode"；退出码相同。
+`doctor` 与 `runtimes check` 在有检查项不可用时以 1 结束。
 """
 
 
 class Verbs(click.Group):
     """A group that knows its verbs' names and first lines without importing them."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        as_json = wants_json(args)
+        with endings(as_json):  # it may print the help, or refuse the options
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[AS_JSON] = as_json
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with endings(ctx.meta[AS_JSON]):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -119,4 +151,7 @@ def agentteam() -> None:
 
 def main() -> None:
     """Run the command in this process."""
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):
+        # A terminal without our characters gets their numbers instead of nothing.
+        reconfigure(errors="backslashreplace")
     agentteam(prog_name="agentteam")

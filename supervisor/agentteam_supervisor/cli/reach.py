@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,9 @@ from agentteam_supervisor.cli.state_dir import VARIABLE, default_state_dir
 
 if TYPE_CHECKING:
     from agentteam_supervisor.cli.client import Client
+
+# A month and more; whoever waits longer asks again.
+LONGEST = 3_000_000
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,10 +56,24 @@ url_option = click.option(
 )
 
 
+def _check_seconds(_: click.Context, __: click.Parameter, value: float) -> float:
+    if 0 < value <= LONGEST:  # nan is not, either
+        return value
+    raise click.BadParameter(_no_seconds(value))
+
+
+def _no_seconds(value: float) -> str:
+    return say(
+        f"{value} must be a number of seconds above 0, at most {LONGEST}",
+        f"{value} 应为大于 0 且不超过 {LONGEST} 的秒数",
+    )
+
+
 def timeout_option(default: float) -> Callable[[F], F]:
     return click.option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=float,
+        callback=_check_seconds,
         default=default,
         show_default=True,
         help="Seconds to wait; exit code 4 afterwards.",
@@ -75,10 +93,24 @@ def connect(state_dir: Path, url: str | None) -> Client:
         record = read_record(state_dir)
         if record is None:
             raise CommandFailed(_no_server(state_dir), ExitCode.unreachable)
-        url = record.url
-    elif not url.startswith(("http://", "https://")) or not urlsplit(url).hostname:
+        return Client(record.url, find=lambda: _recorded(state_dir))
+    if not _is_address(url):
         raise click.BadParameter(_no_url(url), param_hint="--url")
     return Client(url)
+
+
+def _recorded(state_dir: Path) -> str | None:
+    record = read_record(state_dir)
+    return None if record is None else record.url
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.port != 0 else None
+    except ValueError:  # a port that is none, half an IPv6 address
+        return False
+    return parts.scheme in ("http", "https") and bool(host)
 
 
 def _no_url(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,9 +53,10 @@ def send(
     as_json: bool,
 ) -> None:
     """Send BODY (`-`: standard input) to TARGET, an agent's or a group's name."""
-    text = sys.stdin.read() if body == "-" else body
+    text = _standard_input() if body == "-" else body
     wanted = {"body": text} | ({} if author is None else {"author": author})
-    with connect(state_dir, url) as client, client.events(timeout) as events:
+    with connect(state_dir, url) as client, ExitStack() as stack:
+        events = stack.enter_context(client.events(timeout)) if follow else None
         message = client.at_target(
             target, lambda path: client.post(f"{path}/messages", wanted)
         )
@@ -62,8 +64,14 @@ def send(
         if wait:
             for delivery in message["deliveries"]:
                 _print_settled(settled(client, delivery, timeout), as_json)
-        if follow:
+        if events is not None:
             _print_reply(reply_to(client, message, events), target, as_json)
+
+
+def _standard_input() -> str:
+    if sys.stdin is None:  # closed by whoever started us
+        return ""
+    return sys.stdin.buffer.read().decode().replace("\r\n", "\n")
 
 
 def _print_sent(message: dict[str, Any], target: str, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from agentteam_supervisor.cli.json_object import part
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import connect, server_options
 from agentteam_supervisor.cli.screen import Screen
+from agentteam_supervisor.cli.waiting import tell_people
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,8 @@ def watch(
     """Follow what happens to all agents, or to AGENT."""
     from agentteam_supervisor.cli.client import segment
 
-    with connect(state_dir, url) as client, client.events() as events:
+    tell = _json_line if as_json else tell_people
+    with connect(state_dir, url) as client, client.events(tell=tell) as events:
         of = client.get(f"/api/agents/{segment(agent)}") if agent else None
         screen = None if as_json else Screen(_writer(), _names(client))
         seen = 0
@@ -71,6 +73,11 @@ def concerns(event: Event, agent: dict[str, Any]) -> bool:
 def _json_event(event: Event) -> bool:
     print_json({"event": event.name, "id": event.id, "data": event.data})
     return True
+
+
+def _json_line(url: str, lost: bool, seconds: float) -> None:
+    data = {"url": url, "state": "lost" if lost else "back", "seconds": round(seconds)}
+    print_json({"event": "connection", "id": "", "data": data})
 
 
 def _names(client: Client) -> dict[str, str]:

@@ -31,7 +31,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.setenv("AGENTTEAM_STATE_DIR", str(directory))
 
-    def call(*args: str, stdin: str | None = None) -> Result:
+    def call(*args: str, stdin: str | bytes | None = None) -> Result:
         return CliRunner().invoke(agentteam, args, input=stdin)
 
     yield call

@@ -67,6 +67,14 @@ async def test_name_is_unique_among_the_living(server: RunningServer) -> None:
     assert (await server.post("/api/agents", body, 409))["type"] == "name_taken"
 
 
+@pytest.mark.parametrize("name", ["user", "system", "agent"])
+async def test_a_word_of_the_api_is_no_name(server: RunningServer, name: str) -> None:
+    body = {"name": name, "runtime": "rehearsal"}
+    problem = await server.post("/api/agents", body, 422)
+    assert problem["type"] == "reserved_name"
+    assert "choose another" in problem["detail"]
+
+
 async def test_a_session_of_a_person_belongs_to_one_agent(
     server: RunningServer,
 ) -> None:

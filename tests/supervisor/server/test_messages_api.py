@@ -78,6 +78,7 @@ async def test_ordinary_send_with_a_policy_is_refused(
         (b'{"body": "x", "interrupt_policy": "x"}', 422, "unknown_field"),
         (b'{"body": "x", "author": "a\\nb"}', 422, "invalid_field"),
         (b'{"body": "x", "author": " "}', 422, "invalid_field"),
+        (b'{"body": " \\n\\t "}', 422, "invalid_field"),
         (b'{"body": "x", "author": "' + b"a" * 101 + b'"}', 422, "invalid_field"),
     ],
 )
@@ -266,3 +267,21 @@ async def test_failed_urgent_keeps_the_message_and_moves_no_frontier(
         granted = await daemon.take(AgentGranted, lambda g: g.model == "m")
         assert list(granted.frontiers.values()) == [0]
         assert (await server.get("/api/targets/@ada/messages"))["head"] == 1
+
+
+async def test_search_finds_words_in_any_case_newest_first(
+    server: RunningServer,
+) -> None:
+    await server.agent()
+    for body in ("the Deploy failed", "nothing", "deploy again", "100% sure_thing"):
+        await server.say("@ada", body)
+    path = "/api/targets/@ada/messages"
+    found = await server.get(path, params={"search": "DEPLOY"})
+    assert [m["targetSeq"] for m in found["messages"]] == [3, 1]
+    one = await server.get(path, params={"search": "deploy", "limit": 1})
+    assert [m["targetSeq"] for m in one["messages"]] == [3]
+    for wild, seqs in (("%", [4]), ("_", [4]), ("zzz", [])):
+        found = await server.get(path, params={"search": wild})
+        assert [m["targetSeq"] for m in found["messages"]] == seqs
+    too_long = await server.client.get(path, params={"search": "x" * 200})
+    assert too_long.status_code == 422
