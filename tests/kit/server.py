@@ -13,6 +13,7 @@ import orjson
 import trio
 from attrs import define, field, frozen
 
+from agentteam_supervisor.page.routes import page_routes
 from agentteam_supervisor.server.app import run_server
 from agentteam_supervisor.server.config import ServerConfig
 
@@ -77,7 +78,8 @@ async def open_server(
 
     async def run(task_status: trio.TaskStatus[int]) -> None:
         with scope:
-            await run_server(config, task_status=task_status)
+            routes = page_routes()
+            await run_server(config, extra_routes=routes, task_status=task_status)
         stopped.set()
 
     async with trio.open_nursery() as nursery:

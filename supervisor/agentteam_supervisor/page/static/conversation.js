@@ -32,6 +32,7 @@ export class Conversation {
   }
 
   async open(target, seq = null) {
+    this.page.menu?.close();
     this.elements.clear();
     this.log.replaceChildren();
     this.chosen = null;
@@ -94,7 +95,6 @@ export class Conversation {
       this.#drawMessage(object);
       if (isNew) this.#arrived(object);
     } else if (kind === "run" || kind === "text") this.#drawRun(object, kind === "text");
-    else if (kind === "agent") this.#redrawMenus();
   }
 
   #arrived(message) {
@@ -144,11 +144,6 @@ export class Conversation {
     let next = null;
     for (let last = this.log.lastElementChild; last && last.place > place; last = last.previousElementSibling) next = last;
     this.log.insertBefore(element, next);
-  }
-
-  // Which of its actions a message offers depends on what its agents do.
-  #redrawMenus() {
-    this.page.menu?.close();
   }
 
   #divide() {

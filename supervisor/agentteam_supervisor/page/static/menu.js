@@ -1,39 +1,50 @@
 // The menu of a sent message. Mark urgent lives here and nowhere else.
 
 import { post } from "./api.js";
-import { announce, h, openDialog } from "./dom.js";
+import { announce, h, openDialog, replace } from "./dom.js";
 import { exact } from "./times.js";
 import { say } from "./words.js";
 
 export class MessageMenu {
-  constructor(page, message, button) {
+  constructor(page, message) {
     page.menu?.close();
     page.menu = this;
-    Object.assign(this, { page, message, button });
-    const members = page.state.membersOf(message.target);
-    const several = members.length > 1;
-    const entries = [
-      ...members.map((agent) => this.#urgent(agent, several)),
-      ...message.deliveries.filter((each) => each.state === "queued").map((each) => this.#entry(say("withdraw"), () => this.#withdraw(each))),
-      this.#entry(say("copyText"), () => navigator.clipboard.writeText(message.body)),
-      this.#entry(say("copyId"), () => navigator.clipboard.writeText(message.id)),
-      this.#entry(say("details"), () => showDetails(page, message)),
-    ];
-    this.element = h("div", { class: "menu", role: "menu", popover: "manual", "aria-label": say("more") }, entries);
+    Object.assign(this, { page, message });
+    this.element = h("div", { class: "menu", role: "menu", popover: "manual", "aria-label": say("more") });
     this.element.addEventListener("keydown", (event) => this.#key(event));
-    button.setAttribute("aria-expanded", "true");
-    button.after(this.element);
+    document.body.append(this.element);
+    this.away = (event) => this.element.contains(event.target) || this.button?.contains(event.target) || this.close();
+    document.addEventListener("pointerdown", this.away);
+    this.draw();
     this.element.showPopover();
     this.#place();
-    this.away = (event) => this.element.contains(event.target) || button.contains(event.target) || this.close();
-    document.addEventListener("pointerdown", this.away);
     this.#items()[0].focus();
   }
 
+  // The message is drawn anew whenever something becomes of it, and its button with it.
+  get button() {
+    return document.querySelector(`#m${this.message.targetSeq} .more`);
+  }
+
+  // What it offers depends on what the agents do meanwhile.
+  draw() {
+    const at = this.#items().indexOf(document.activeElement);
+    const { state } = this.page;
+    const message = state.messageOf(this.message.id) ?? this.message;
+    const members = state.membersOf(message.target);
+    replace(this.element,
+      members.map((agent) => this.#urgent(agent, members.length > 1)),
+      message.deliveries.filter((each) => each.state === "queued").map((each) => this.#entry(say("withdraw"), () => this.#withdraw(each))),
+      this.#entry(say("copyText"), () => navigator.clipboard.writeText(message.body)),
+      this.#entry(say("copyId"), () => navigator.clipboard.writeText(message.id)),
+      this.#entry(say("details"), () => showDetails(this.page, message)));
+    if (at >= 0) this.#items()[Math.min(at, this.#items().length - 1)].focus();
+    this.button?.setAttribute("aria-expanded", "true");
+  }
+
   close() {
-    if (!this.element.isConnected && this.page.menu !== this) return;
     document.removeEventListener("pointerdown", this.away);
-    this.button.removeAttribute("aria-expanded");
+    this.button?.removeAttribute("aria-expanded");
     this.element.remove();
     if (this.page.menu === this) this.page.menu = null;
   }
@@ -58,7 +69,7 @@ export class MessageMenu {
     const chosen = () => {
       if (off) return;
       this.close();
-      this.button.focus();
+      this.button?.focus();
       act();
     };
     return h("button", { type: "button", role: "menuitem", class: kind, tabindex: "-1", "aria-disabled": off ? "true" : null, onclick: chosen },
@@ -105,7 +116,7 @@ export class MessageMenu {
     if (to !== undefined) items[(to + items.length) % items.length].focus();
     else if (event.key === "Escape" || event.key === "Tab") {
       this.close();
-      this.button.focus();
+      this.button?.focus();
     } else return;
     event.preventDefault();
     event.stopPropagation();

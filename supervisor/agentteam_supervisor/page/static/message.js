@@ -14,7 +14,7 @@ const SIGNS = { queued: "◷", accepted: "→", surfaced: "✓", failed: "!", bl
 export function drawMessage(page, message) {
   const mine = message.author.kind === "user";
   const menu = mine
-    ? h("button", { type: "button", class: "more", "data-role": "more", "aria-haspopup": "menu", "aria-label": say("more"), onclick: (event) => new MessageMenu(page, message, event.currentTarget) }, "⋯")
+    ? h("button", { type: "button", class: "more", "data-role": "more", "aria-haspopup": "menu", "aria-label": say("more"), onclick: () => toggleMenu(page, message) }, "⋯")
     : null;
   const head = h("header", {},
     h("b", { class: "author" }, h("bdi", {}, message.author.name)),
@@ -25,6 +25,11 @@ export function drawMessage(page, message) {
   element.createdAt = message.createdAt;
   element.message = message;
   return element;
+}
+
+function toggleMenu(page, message) {
+  if (page.menu?.message.id === message.id) page.menu.close();
+  else new MessageMenu(page, message);
 }
 
 function drawBody(message) {

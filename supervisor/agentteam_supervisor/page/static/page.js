@@ -126,6 +126,7 @@ class Page {
     this.sidebar.changed(kind, object);
     this.conversation.changed(kind, object);
     this.dock.changed(kind, object);
+    if (kind === "agent" || kind === "message") this.menu?.draw();
   }
 
   async #unknownTarget(id) {

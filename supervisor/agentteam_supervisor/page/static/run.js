@@ -69,6 +69,7 @@ function facts(run, turn) {
 // Who stopped it stands in the server's own line; an outcome alone is one word.
 function outcomeOf(run, turn) {
   const line = run.lines.findLast((each) => each.kind === "run_ended")?.text ?? "";
+  if (turn?.cause === "urgent") return say("cutForUrgent");
   if (turn?.outcome === "aborted" && line) return line;
   return turn?.outcome && hasWord(turn.outcome) ? say(turn.outcome) : (line || turn?.outcome);
 }

@@ -1,4 +1,4 @@
-"""A fresh server for each test."""
+"""A fresh server for each test of the server and the page."""
 
 from __future__ import annotations
 
