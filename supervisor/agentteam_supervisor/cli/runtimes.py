@@ -29,6 +29,11 @@ class Found:
     capabilities: Capabilities | None = None
     problem: str = ""
     what_to_do: str = ""
+    unset: bool = False  # nothing is missing: each agent says what it runs on
+
+    @property
+    def usable(self) -> bool:
+        return self.capabilities is not None or self.unset
 
     def as_json(self) -> dict[str, Any]:
         able = asdict(self.capabilities) if self.capabilities else None
@@ -72,7 +77,7 @@ def check(name: str | None, state_dir: Path, as_json: bool) -> None:
     else:
         for one in found:
             click.echo("\n".join(_described(one)))
-    if any(one.capabilities is None for one in found):
+    if not all(one.usable for one in found):
         raise SystemExit(1)
 
 
@@ -138,7 +143,7 @@ def find_runtimes(name: str | None = None, verify: Path | None = None) -> list[F
 
 
 def _find(name: str, verify: Path | None) -> Found:
-    from agentteam_protocol.errors import RuntimeFailure, RuntimeMissing
+    from agentteam_protocol.errors import RuntimeFailure, RuntimeMissing, RuntimeUnset
     from agentteam_runtimes.driver import Options
     from agentteam_runtimes.opencode import managed
     from agentteam_runtimes.plugins import find_plugins
@@ -148,7 +153,8 @@ def _find(name: str, verify: Path | None) -> Found:
         if verify is not None and name == "builtin":
             managed.verify(managed.program(verify))
     except RuntimeMissing as missing:
-        return Found(name, None, missing.problem, missing.what_to_do)
+        unset = isinstance(missing, RuntimeUnset)
+        return Found(name, None, missing.problem, missing.what_to_do, unset)
     except RuntimeFailure as failure:
         return Found(name, None, str(failure), say("see the reason", "见原因"))
     return Found(name, capabilities)
@@ -157,8 +163,9 @@ def _find(name: str, verify: Path | None) -> Found:
 def _row(found: Found) -> Sequence[str]:
     able = found.capabilities
     if able is None:
-        missing = say("missing", "缺失")
-        return (found.name, missing, f"{found.problem}; {found.what_to_do}")
+        by_agent, missing = say("by agent", "按智能体"), say("missing", "缺失")
+        state = by_agent if found.unset else missing
+        return (found.name, state, f"{found.problem}; {found.what_to_do}")
     claims = f"interrupt {able.interrupt}, evidence {able.evidence}, steer {able.steer}"
     return (found.name, able.version, claims)
 

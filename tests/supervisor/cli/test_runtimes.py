@@ -73,3 +73,14 @@ def test_a_wrong_program_is_refused_in_words(run: Run, tmp_path: Path) -> None:
     done = run("runtimes", "install", "builtin", "--from", str(wrong))
     assert done.exit_code == 1
     assert "SHA-256" in done.output or "pinned for" in done.output
+
+
+def test_a_runtime_that_each_agent_sets_says_so_and_is_not_missing(run: Run) -> None:
+    checked = run("runtimes", "check", "acp")
+    assert checked.exit_code == 0
+    assert """--options '{"command": ["opencode", "acp"]}'""" in checked.stdout
+    listed = json.loads(run("runtimes", "list", "--json").stdout)["runtimes"]
+    (acp,) = [r for r in listed if r["name"] == "acp"]
+    assert (acp["found"], "`command`" in acp["problem"]) == (False, True)
+    row = next(r for r in run("runtimes", "list").stdout.splitlines() if "acp" in r)
+    assert "by agent" in row
