@@ -32,17 +32,32 @@ OPTION_KEYS: dict[str, type] = {
 def declared_agents(settings: Settings) -> list[dict[str, Any]]:
     """Give the `[[agents]]`; an unknown key or a wrong type is refused."""
     agents = cast("list[Any]", settings.tables.get("agents", []))
+    there: dict[str, int] = {}
     for number, agent in enumerate(agents, 1):
-        _check_agent(settings, f"agents[{number}]", agent)
+        where = f"agents[{number}]"
+        _check_agent(settings, where, agent)
+        first = there.setdefault(agent["name"], number)
+        if first != number:
+            raise settings.fault(_twice(agent["name"], where, first), where, "name")
     return agents
+
+
+def _twice(name: str, where: str, first: int) -> str:
+    return say(
+        f"{where} is called {name!r}, as agents[{first}] is; each needs a name of its"
+        " own",
+        f"{where} 与 agents[{first}] 同名（{name!r}）；每个 agent 的名称必须唯一",
+    )
 
 
 def _check_agent(settings: Settings, where: str, agent: Any) -> None:
     if not isinstance(agent, dict):
-        raise settings.fault(say(f"{where} is not a table", f"{where} 不是表"))
+        words = say(f"{where} is not a table", f"{where} 不是表")
+        raise settings.fault(words, where)
     table = cast("dict[str, Any]", agent)
     settings.check_keys(where, table, AGENT_KEYS)
     for key in ("name", "runtime"):
         if key not in table:
-            raise settings.fault(say(f"{where} lacks {key}", f"{where} 缺少 {key}"))
+            words = say(f"{where} lacks {key}", f"{where} 缺少 {key}")
+            raise settings.fault(words, where)
     settings.check_keys(f"{where}.options", table.get("options", {}), OPTION_KEYS)

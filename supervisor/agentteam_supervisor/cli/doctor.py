@@ -1,19 +1,18 @@
-"""`agentteam doctor`: what of this machine would stand in the way."""
+"""`agentteam doctor`: what of this machine, or of what runs, stands in the way."""
 
 from __future__ import annotations
 
-import shutil
-import socket
 import sys
 from typing import TYPE_CHECKING
 
 import click
-from attrs import asdict, frozen
+from attrs import asdict
 
+from agentteam_supervisor.cli.check import Check
+from agentteam_supervisor.cli.disk import MIB, disk_advice, look_at_disk
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.output import print_json, print_table
 from agentteam_supervisor.cli.reach import json_option, state_dir_option
-from agentteam_supervisor.cli.server_record import read_record
 from agentteam_supervisor.cli.speech import say
 from agentteam_supervisor.cli.state_dir import prepare
 
@@ -21,24 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-LOW_DISK = 1 << 30
-
-
-@frozen
-class Check:
-    """`state`: ok, warn (works, with less) or bad (does not work)."""
-
-    name: str
-    state: str
-    detail: str
-
 
 @click.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=8642, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="To look at; default: that of the state directory's server, else 8642.",
+)
 @state_dir_option
 @json_option
-def doctor(port: int, state_dir: Path, as_json: bool) -> None:
-    """Check Python, containment, runtimes, state directory, port and disk."""
+def doctor(port: int | None, state_dir: Path, as_json: bool) -> None:
+    """
+    Check the machine, the state directory, the service that runs on it, its agents.
+
+    Everything is looked at anew, nothing is remembered. Ends with code 1 when
+    something is bad.
+    """
     checks = list(examine(state_dir, port))
     if as_json:
         print_json({"checks": [asdict(check) for check in checks]})
@@ -49,15 +46,21 @@ def doctor(port: int, state_dir: Path, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def examine(state_dir: Path, port: int) -> Iterator[Check]:
+def examine(state_dir: Path, port: int | None = None) -> Iterator[Check]:
+    from agentteam_supervisor.cli.check_agents import agents_checked
+    from agentteam_supervisor.cli.check_files import files_checked
+    from agentteam_supervisor.cli.check_service import port_checked, service_checked
+
     yield _python()
     yield _containment()
     yield from _runtimes()
-    directory = _state_dir(state_dir)
-    yield directory
-    yield _port(state_dir, port)
-    if directory.state != "bad":
-        yield _disk(state_dir)
+    yield _state_dir(state_dir)
+    yield from _disk(state_dir)
+    yield from files_checked(state_dir)
+    service = service_checked(state_dir)
+    yield service
+    yield port_checked(state_dir, port)
+    yield from agents_checked(state_dir, ask=service.state != "bad")
 
 
 def _python() -> Check:
@@ -67,7 +70,7 @@ def _python() -> Check:
 
 
 def _containment() -> Check:
-    """Say which level of process ownership holds here."""
+    """Say which level of process ownership holds here, and what it does not hold."""
     from agentteam_runtimes.containment import containment_level
 
     level = containment_level()
@@ -78,14 +81,17 @@ def _containment() -> Check:
         )
         return Check("containment", "warn", detail)
     detail = say(
-        f"{level}: nothing that a runtime starts outlives it",
-        f"{level}：运行时启动的进程不会残留",
+        f"{level}: nothing that a runtime starts outlives it; only where its warden and"
+        " the service are killed in one moment, detached commands live until the next"
+        " start",
+        f"{level}：运行时启动的进程不会残留；仅当 warden 与服务同时被杀死时，"
+        "已脱离的命令会存活到下次启动",
     )
     return Check("containment", "ok", detail)
 
 
 def _runtimes() -> Iterator[Check]:
-    from agentteam_protocol.errors import RuntimeFailure
+    from agentteam_protocol.errors import RuntimeFailure, RuntimeUnset
     from agentteam_runtimes.driver import Options
     from agentteam_runtimes.plugins import find_plugins
 
@@ -93,6 +99,8 @@ def _runtimes() -> Iterator[Check]:
     for name in plugins.names:
         try:
             capabilities = plugins.load(name).probe(Options())
+        except RuntimeUnset as exc:
+            yield Check(f"runtime {name}", "ok", str(exc))
         except RuntimeFailure as exc:
             yield Check(f"runtime {name}", "warn", str(exc))
         else:
@@ -107,20 +115,14 @@ def _state_dir(directory: Path) -> Check:
     return Check("state directory", "ok", str(directory))
 
 
-def _port(directory: Path, port: int) -> Check:
-    record = read_record(directory)
-    if record is not None and record.url.endswith(f":{port}"):
-        return Check("port", "ok", say(f"{port}, our own server", f"{port}，本服务"))
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as exc:
-            return Check("port", "warn", f"{port}: {exc.strerror}; --port")
-    return Check("port", "ok", say(f"{port} is free", f"{port} 可用"))
-
-
-def _disk(directory: Path) -> Check:
-    free = shutil.disk_usage(directory).free
-    state = "ok" if free >= LOW_DISK else "warn"
-    return Check("disk", state, f"{free / (1 << 30):.1f} GiB")
+def _disk(directory: Path) -> Iterator[Check]:
+    try:
+        disk = look_at_disk(directory)
+    except OSError:
+        return  # the check of the directory says why
+    if disk.full or disk.read_only:
+        yield Check("disk", "bad", disk_advice(directory, disk))
+    else:
+        state = "warn" if disk.low else "ok"
+        free = f"{disk.free / MIB / 1024:.1f} GiB"
+        yield Check("disk", state, say(f"{free} free", f"剩余 {free}"))

@@ -44,7 +44,9 @@ def declared_limits(settings: Settings) -> dict[str, float]:
                 say(
                     f"limits.{key} is {value!r}; it must be a number of seconds above 0",
                     f"limits.{key} 为 {value!r}；应为大于 0 的秒数",
-                )
+                ),
+                "limits",
+                key,
             )
     return {NAMES[key]: float(value) for key, value in table.items()}
 

@@ -11,11 +11,19 @@ from attrs import frozen
 
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.speech import say
+from agentteam_supervisor.cli.toml_place import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FILE = "agentteam.toml"
+# As people call them.
+_KINDS: dict[type, str] = {
+    str: "string (in quotes)",
+    bool: "boolean (true or false)",
+    list: "list",
+    dict: "table",
+}
 TABLES: dict[str, type] = {"agents": list, "limits": dict}
 
 
@@ -25,6 +33,7 @@ class Settings:
 
     path: Path
     tables: Mapping[str, Any]
+    text: str = ""
 
     def check_keys(
         self, where: str, table: Mapping[str, Any], known: Mapping[str, type]
@@ -33,19 +42,25 @@ class Settings:
         self.check_names(where, table, known)
         for key, value in table.items():
             if type(value) is not known[key]:
-                raise self.fault(_mistyped(where, key, known[key].__name__))
+                kind = _KINDS[known[key]]
+                raise self.fault(_mistyped(where, key, kind), where, key)
 
     def check_names(
         self, where: str, table: Iterable[str], known: Iterable[str]
     ) -> None:
         for key in table:
             if key not in known:
-                raise self.fault(_unknown(where, key, ", ".join(known)))
+                words = _unknown(where, key, ", ".join(known))
+                raise self.fault(words, where, key)
 
-    def fault(self, problem: str) -> CommandFailed:
-        """Make the sentence that a start ends with."""
+    def fault(
+        self, problem: str, where: str = "", key: str | None = None
+    ) -> CommandFailed:
+        """Make the sentence that a start ends with; it begins with file and line."""
+        at = line_of(self.text, "" if where == FILE else where, key) if where else None
+        place = f"{self.path}:{at}" if at else f"{self.path}"
         return CommandFailed(
-            f"{self.path}: {problem}"
+            f"{place}: {problem}"
             + say("; correct the file and start again", "；请修正后重新启动")
         )
 
@@ -54,14 +69,16 @@ def read_settings(directory: Path) -> Settings:
     """Read the file; without one there are no settings."""
     settings = Settings(directory / FILE, {})
     try:
-        data = tomllib.loads(settings.path.read_text())
+        text = settings.path.read_text()
+        data = tomllib.loads(text)
     except FileNotFoundError:
         return settings
     except (OSError, ValueError) as exc:
         problem = say(f"cannot be read: {exc}", f"无法读取：{exc}")
         raise settings.fault(problem) from exc
+    settings = Settings(settings.path, data, text)
     settings.check_keys(FILE, data, TABLES)
-    return Settings(settings.path, data)
+    return settings
 
 
 def _unknown(where: str, key: str, names: str) -> str:
@@ -72,7 +89,5 @@ def _unknown(where: str, key: str, names: str) -> str:
 
 
 def _mistyped(where: str, key: str, kind: str) -> str:
-    return say(
-        f"{where}.{key} must be a {kind}",
-        f"{where}.{key} 的类型应为 {kind}",
-    )
+    name = key if where == FILE else f"{where}.{key}"
+    return say(f"{name} must be a {kind}", f"{name} 的类型应为 {kind}")

@@ -68,7 +68,7 @@ async def run_daemon(
 
 def _tell_damage(journal: Journal, salvage: Salvage) -> None:
     """Loudly: in the log of the program, and to the people of every agent."""
-    _log.error("the journal was damaged: %s", salvage)
+    _log.error("%s", salvage.words())
     words = "the log was damaged; what could be read of it is in use"
     aside = f"the damaged file is kept as {salvage.moved_to.name}"
     for agent in map(AgentId, salvage.agents):

@@ -38,6 +38,19 @@ class Salvage:
     entries: int = 0
     frames: int = 0
 
+    def words(self) -> str:
+        """Say it to whoever reads the log of the program."""
+        kept = (
+            f"{self.entries} records of {len(self.agents)} agents and"
+            f" {self.frames} reports could be read and are in use"
+            if self.entries or self.frames
+            else "nothing in it could be read, so the agents' logs begin anew"
+        )
+        return (
+            f"the journal was damaged ({self.problem}): {kept};"
+            f" the damaged file is kept as {self.moved_to}"
+        )
+
 
 def prepare(path: Path, stamp: str) -> Salvage | None:
     """

@@ -9,6 +9,7 @@ import pytest
 from agentteam_supervisor.cli.declared import declared_agents
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.settings import FILE, read_settings
+from agentteam_supervisor.cli.toml_place import line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,16 +47,27 @@ def test_the_keys_are_those_of_the_api(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("x = [", "cannot be read"),
-        ("agent = 1", "unknown key 'agent'; known are agents, limits"),
-        ("agents = 1", "agentteam.toml.agents must be a list"),
-        ("agents = [1]", r"agents\[1\] is not a table"),
-        ('[[agents]]\nname = "a"', r"agents\[1\] lacks runtime"),
-        ('[[agents]]\nname = "a"\nruntime = 1', r"agents\[1\].runtime must be a str"),
-        ('[[agents]]\nname="a"\nruntime="r"\nautoReply=1', "autoReply must be a bool"),
+        ("\nagent = 1", r"toml:2: .*unknown key 'agent'; known are agents, limits"),
+        ("agents = 1", "toml:1: agents must be a list"),
+        ("agents = [1]", r"toml:1: agents\[1\] is not a table"),
+        ('[[agents]]\nname = "a"', r"toml:1: agents\[1\] lacks runtime"),
+        (
+            '[[agents]]\nname = "a"\nruntime = 1',
+            r"toml:3: agents\[1\].runtime must be a string \(in quotes\)",
+        ),
+        (
+            '[[agents]]\nname="a"\nruntime="r"\nautoReply=1',
+            "autoReply must be a boolean",
+        ),
         ('[[agents]]\nname="a"\nruntime="r"\nwork_dir="/"', "unknown key 'work_dir'"),
         (
             '[[agents]]\nname="a"\nruntime="r"\noptions={binary="/x"}',
-            r"agents\[1\].options has an unknown key 'binary'",
+            r"toml:4: agents\[1\].options has an unknown key 'binary'",
+        ),
+        (
+            '[[agents]]\nname="a"\nruntime="r"\n\n[[agents]]\nname="b"\nruntime="r"\n'
+            '[[agents]]\nruntime="r"\nname="a"\n',
+            r"toml:10: agents\[3\] is called 'a', as agents\[1\] is",
         ),
     ],
 )
@@ -67,3 +79,42 @@ def test_a_fault_names_its_place_and_what_to_do(
         declared_agents(read_settings(tmp_path))
     assert str(tmp_path / FILE) in caught.value.message
     assert "start again" in caught.value.message
+
+
+LINES = """\
+[limits]
+start = 1
+silence = "x"
+
+[[agents]]
+name = "a"
+
+[[agents]]
+name = "b"
+options = { args = [], binary = "/x" }
+
+[[agents]]
+name = "c"
+[agents.options]
+args = []
+binary = "x"
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "line"),
+    [
+        ("limits", "silence", 3),
+        ("agents[1]", None, 5),
+        ("agents[1]", "name", 6),
+        ("agents[2].options", "binary", 10),
+        ("agents[3].options", "binary", 16),
+        ("agents[3]", "runtime", 12),  # it is not there: its table is
+        ("", "limits", 1),
+        ("tools", "x", None),
+    ],
+)
+def test_the_line_of_a_fault_is_found(
+    where: str, key: str | None, line: int | None
+) -> None:
+    assert line_of(LINES, where, key) == line

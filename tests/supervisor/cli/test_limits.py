@@ -31,7 +31,7 @@ def test_what_is_not_set_keeps_its_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("limits = 1", "agentteam.toml.limits must be a dict"),
+        ("limits = 1", "toml:1: limits must be a table"),
         ("[limits]\nsilent = 1", "unknown key 'silent'; known are start, interrupt,"),
         ("[limits]\nkill = 0", "limits.kill is 0; it must be a number of seconds"),
         ("[limits]\nkill = -1", "limits.kill is -1"),

@@ -76,6 +76,10 @@ async def test_a_spoilt_page_costs_no_other_agents_log(path: Path) -> None:
     async with open_journal(path) as journal:
         assert journal.salvage is not None
         assert journal.salvage.entries >= 1200
+        words = journal.salvage.words()
+        assert f"{journal.salvage.entries} records of" in words
+        assert str(journal.salvage.moved_to) in words
+        assert "Salvage(" not in words
         whole = 0
         for agent in AGENTS:
             whole += len(await journal.entries(agent, limit=1000)) == 400
