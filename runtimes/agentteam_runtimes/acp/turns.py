@@ -14,11 +14,10 @@ time. An update names no turn, but most name a message or a call, and so their t
 |                                 | until it repeats the new prompt: it belongs to none  |
 
 An entry surfaces when the agent's model answers: with the first words, thought or call
-of its turn, or with the answer to its prompt if that tells of tokens of the model, or
-of the end of a turn with words that had no name. The end alone proves nothing: OpenCode
-ends the turn of an unknown /command so, which no model has seen (measured). An agent's
-echo of the prompt only shows that it was accepted. Updates that name nothing are no
-evidence after a cut: they could be late.
+of its turn. Updates that name nothing are no evidence after a cut, for they could be
+late; with the end of the turn they are. The end alone proves nothing, nor do the tokens
+that it tells of: OpenCode ends the turn of an unknown /command so, which no model has
+seen (measured). An agent's echo of the prompt only shows that it was accepted.
 """
 
 from __future__ import annotations
@@ -86,6 +85,16 @@ class Turn:
     words: list[str] = field(factory=list[str])
     answer: str = ""
 
+    @property
+    def is_broken_off(self) -> bool:
+        """
+        Tell whether it was cut, though the agent calls it an end of the turn's own.
+
+        OpenCode does when its ask was cancelled, and when it is cut before its model
+        was asked: it then tells the tokens of the answer before, too (measured).
+        """
+        return self.refused or (self.cut and not (self.surfaced or self.spoke))
+
 
 @define
 class _Call:
@@ -144,8 +153,7 @@ class Turns:
             return []
         stop = jsonfields.text(answer, "stopReason")
         status = STATUSES.get(stop, TurnStatus.failed)
-        if turn.refused and status is TurnStatus.completed:
-            # OpenCode calls it an end of the turn's own when its ask was cancelled.
+        if status is TurnStatus.completed and turn.is_broken_off:
             status = TurnStatus.interrupted
         usage = tokens(jsonfields.mapping(answer, "usage"))
         why = "" if stop in STATUSES else f"the agent says {stop!r}"
@@ -155,9 +163,7 @@ class Turns:
         self, turn: Turn, status: TurnStatus, detail: str, usage: dict[str, int]
     ) -> list[RuntimeEvent]:
         events = self.start()
-        if usage.get("output"):
-            events += self._surface(turn, "tokens of the answer")
-        elif status in ANSWERED and turn.spoke:
+        if status in ANSWERED and turn.spoke:
             events += self._surface(turn, "answer to the prompt")
         events += _flush(turn)
         items: dict[ItemId, ItemOutcome] = {}

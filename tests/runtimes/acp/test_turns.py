@@ -120,11 +120,19 @@ async def test_an_end_without_a_sign_of_the_model_proves_nothing(
     assert agent.told("session/load") == []
 
 
-async def test_tokens_of_the_model_are_a_sign_of_it(tmp_path: Path) -> None:
+@pytest.mark.req("R29", "R44")
+@pytest.mark.bug("B10")
+async def test_a_cut_before_the_model_was_asked_is_one_whatever_the_agent_says(
+    tmp_path: Path,
+) -> None:
+    # OpenCode says so, with the tokens of the answer before.
     async with open_fake_acp(tmp_path) as agent:
         turn = await agent.turn()
-        await agent.stop(usage={"inputTokens": 7, "outputTokens": 3})
-    assert surfaced(agent) == [("k1", turn, "tokens of the answer")]
+        await agent.session.interrupt(turn)
+        await agent.stop(usage={"inputTokens": 10, "outputTokens": 5})
+    assert end(agent, turn).status is TurnStatus.interrupted
+    assert end(agent, turn).items == {}, "the record tells what became of it"
+    assert surfaced(agent) == []
 
 
 @pytest.mark.req("R32")
