@@ -244,6 +244,9 @@ class StatusReported:
     run_started_at: str | None = None
     problem: Diagnostic | None = None
     capabilities: Mapping[str, Any] = field(factory=dict[str, Any])
+    waiting: int = (
+        0  # messages that the agent has not read, in its inbox or its runtime
+    )
 
 
 @frozen

@@ -250,16 +250,29 @@ class RunSession:
 
 @frozen
 class RunParked:
-    """Nothing at or before this position runs without a newer waking entry."""
+    """
+    Nothing at or before this position runs without a newer waking entry.
+
+    `urgent` is the same for what was marked urgent: only a person's Stop (or a host's
+    cancel) sets it, and a resume takes it back. None: as it was.
+    """
 
     position: int
+    urgent: int | None = None
 
 
 @frozen
 class RunProblem:
-    """The session cannot run (or, with None, can again)."""
+    """
+    The session cannot run (or, with None, can again).
+
+    With `run` that run ended in an error, and the session waits for a person; `target`
+    is where it was asked.
+    """
 
     diagnostic: Diagnostic | None
+    run: RunId | None = None
+    target: TargetId | None = None
 
 
 @frozen

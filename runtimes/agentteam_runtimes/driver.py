@@ -170,6 +170,7 @@ class TurnEnded:
     items: Mapping[ItemId, ItemOutcome] = field(factory=dict[ItemId, ItemOutcome])
     text: str = ""  # the turn's final answer, for `auto_reply`
     usage: Mapping[str, int] = field(factory=dict[str, int])
+    advice: str = ""  # after an error: what a person can do, such as to log in
 
 
 @frozen

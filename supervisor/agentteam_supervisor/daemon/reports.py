@@ -117,6 +117,7 @@ def status(
         run_started_at=run_started_at if turn else None,
         problem=ledger.problem,
         capabilities=capabilities,
+        waiting=ledger.waiting,
     )
 
 

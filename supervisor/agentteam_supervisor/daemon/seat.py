@@ -280,6 +280,7 @@ class Seat:
             session,
             auto_reply=granted.auto_reply,
             default_policy=granted.approval_policy,
+            runtime=granted.runtime,
         )
         actor = self._make_actor(granted, session, reporter)
         async with trio.open_nursery() as nursery:

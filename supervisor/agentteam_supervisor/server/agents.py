@@ -195,6 +195,7 @@ def view(tx: Tx, agent: Row) -> dict[str, Any]:
         "currentRun": _run(tx, agent),
         "pendingApprovals": approvals.pending_of(tx, agent["id"]),
         "parked": status["parked"],
+        "waiting": status.get("waiting", 0),
         "problem": status.get("problem") or _absence(connected),
         "daemon": {"id": agent["daemon_id"], "connected": connected},
         "createdAt": agent["created_at"],

@@ -57,6 +57,7 @@ SCHEMAS: dict[str, Any] = {
         currentRun=MAYBE_OBJECT,
         pendingApprovals=list_of(ref("Approval")),
         parked=FLAG,
+        waiting=NUMBER,
         problem=DIAGNOSTIC,
         daemon=object_of(id=MAYBE_TEXT, connected=FLAG),
         createdAt=TEXT,

@@ -20,7 +20,7 @@ from agentteam_protocol.inbox import Lane
 from agentteam_runtimes.driver import TurnStatus
 from agentteam_supervisor.session import effects as fx, events as ev
 from agentteam_supervisor.session.repair import closing_records
-from agentteam_supervisor.session.settle import requeue, settle_rest
+from agentteam_supervisor.session.settle import fail_urgents, requeue, settle_rest
 from agentteam_supervisor.session.state import BatchStage, Cut, Ended, Phase, Stage
 from agentteam_supervisor.session.turns import (
     LADDER,
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 _UNANSWERED = Diagnostic(
     "the current run waits for an approval that it cannot take back, and could not be "
     "stopped",
-    "answer the approval, then deliver the message again",
+    "answer the approval",
 )
 _UNSTOPPABLE = Diagnostic(
     "the current run could not be stopped, so the message was not delivered",
-    "end the agent's process by hand, or try again",
+    "end the agent's process by hand",
 )
 
 
@@ -74,7 +74,8 @@ def cut(
     _close_asks(w, turn.number)
     w.do(fx.CancelTurn(turn.run_id))
     keep_prefix(w)
-    opened = Cut(Stage.interrupting, strict, w.ledger.park, w.phase, stuck=stuck)
+    marks = (w.ledger.park, w.ledger.urgent_park)
+    opened = Cut(Stage.interrupting, strict, marks, w.phase, stuck=stuck)
     w.set(cut=opened, phase=Phase.converging)
     _first_stage(w, opened)
 
@@ -247,9 +248,9 @@ def fail_ladder(w: Work, survivors: tuple[Survivor, ...] = ()) -> None:
 
 
 def _reopen(w: Work, current: Cut) -> None:
-    fail_urgents(w, DeliveryState.blocked if current.stuck else DeliveryState.failed)
+    _fail_urgents(w, DeliveryState.blocked if current.stuck else DeliveryState.failed)
     w.record(j.FenceReopened(w.gen))
-    w.park(current.park_before)
+    w.park(*current.park_before)
     w.do(*(fx.ClearDeadline(name) for name in LADDER))
     w.set(cut=None, phase=current.phase_before, ladder_failed=True)
     if w.live.runtime_turn is not None:
@@ -263,7 +264,7 @@ def _reopen(w: Work, current: Cut) -> None:
 
 def _leave_unfinished(w: Work) -> None:
     """A process that neither started nor ends: the session does without (t26, t39)."""
-    fail_urgents(w)
+    _fail_urgents(w)
     w.record(j.RunProcess(current_inc(w), alive=False, detail=_UNSTOPPABLE.problem))
     w.record(j.RunProblem(_UNSTOPPABLE))
     if w.live.closing is None:
@@ -272,12 +273,11 @@ def _leave_unfinished(w: Work) -> None:
     converge(w, gone=True)
 
 
-def fail_urgents(w: Work, state: DeliveryState = DeliveryState.failed) -> None:
-    """The waiting urgents were not delivered, and each says so; nothing else moves."""
+def _fail_urgents(w: Work, state: DeliveryState = DeliveryState.failed) -> None:
+    """The waiting urgents were not delivered, and each says so."""
     if w.live.closing is None:
         why = _UNANSWERED if state is DeliveryState.blocked else _UNSTOPPABLE
-        reason = j.SpliceReason(state)
-        w.drop(w.ledger.lanes[Lane.urgent], reason, state, why)
+        fail_urgents(w, w.ledger.lanes[Lane.urgent], state, why)
 
 
 def _name(w: Work, survivors: tuple[Survivor, ...]) -> None:

@@ -25,6 +25,7 @@ from agentteam_supervisor.session.state import (
     InFlight,
     Ledger,
     OpenTurn,
+    Unfinished,
     changed,
 )
 
@@ -107,9 +108,11 @@ def _in_turn(ledger: Ledger, **changes: Any) -> Ledger:
 
 def _user_message(ledger: Ledger, e: j.UserMessage) -> Ledger:
     view = ledger.deliveries.get(e.delivery) if e.delivery else None
-    if view is None or view.target is None or _by_agent(view.item):
+    flight = ledger.in_flight.get(e.item)
+    item = view.item if view is not None else flight.item if flight else None
+    if item is None or item.target is None or _by_agent(item):
         return ledger
-    return _in_turn(ledger, target=view.target)
+    return _in_turn(ledger, target=item.target)
 
 
 def _by_agent(item: Item) -> bool:
@@ -192,7 +195,9 @@ def _delivery(ledger: Ledger, e: j.DeliveryChanged) -> Ledger:
     view = ledger.deliveries.get(e.delivery)
     if view is None:
         return ledger
-    view = changed(view, state=e.state, attempt=e.attempt)
+    superseded = e.state is DeliveryState.superseded
+    kept = superseded and view.item.id in ledger.in_flight
+    view = changed(view, state=e.state, attempt=e.attempt, kept=kept)
     return changed(ledger, deliveries={**ledger.deliveries, e.delivery: view})
 
 
@@ -221,11 +226,13 @@ def _session(ledger: Ledger, e: j.RunSession) -> Ledger:
 
 
 def _parked(ledger: Ledger, e: j.RunParked) -> Ledger:
-    return changed(ledger, park=e.position)
+    urgent = ledger.urgent_park if e.urgent is None else e.urgent
+    return changed(ledger, park=e.position, urgent_park=urgent)
 
 
 def _problem(ledger: Ledger, e: j.RunProblem) -> Ledger:
-    return changed(ledger, problem=e.diagnostic)
+    failed = Unfinished(e.target) if e.run is not None else None
+    return changed(ledger, problem=e.diagnostic, failed=failed)
 
 
 def _send(ledger: Ledger, e: j.SendDecided) -> Ledger:

@@ -149,7 +149,7 @@ def _held(w: Work, inc: int, e: _OfTurn, turn: OpenTurn) -> None:
 
 
 def _ended(e: d.TurnEnded) -> Ended:
-    return Ended(e.status, e.detail, e.text, e.usage)
+    return Ended(e.status, e.detail, e.text, e.usage, e.advice)
 
 
 def _surfaced(w: Work, e: d.Surfaced) -> None:

@@ -10,7 +10,7 @@ from agentteam_protocol import journal as j
 from agentteam_protocol.control import ControlResult, CutCause
 from agentteam_protocol.delivery import TERMINAL, DeliveryState, Diagnostic
 from agentteam_protocol.inbox import Item, Lane
-from agentteam_supervisor.session import effects as fx, events as ev
+from agentteam_supervisor.session import effects as fx, events as ev, setbacks
 from agentteam_supervisor.session.cuts import cut
 from agentteam_supervisor.session.pending import copies, find, waiting
 from agentteam_supervisor.session.settle import (
@@ -39,6 +39,10 @@ def delivered(w: Work, e: ev.Delivered) -> None:
     if known is not None and not _again(known, item):
         w.do(fx.Received(known.item.id, item.attempt))
         return
+    if known is not None and known.item.id in w.ledger.in_flight:
+        w.do(fx.Received(known.item.id, item.attempt))
+        _again_kept(w, evolve(known.item, attempt=item.attempt))
+        return
     if known is not None:
         item = evolve(item, policy=known.policy)  # one policy for ever (R6)
     _join_target(w, item, e.floor)
@@ -63,6 +67,12 @@ def _again(known: DeliveryView, item: Item) -> bool:
 
 
 _STUCK = TERMINAL - {DeliveryState.surfaced}
+
+
+def _again_kept(w: Work, item: Item) -> None:
+    """What the runtime keeps is never sent again: the agent goes on with it."""
+    w.change(item, DeliveryState.accepted)
+    _go_on(w)
 
 
 def _join_target(w: Work, item: Item, floor: int | None) -> None:
@@ -133,7 +143,11 @@ def dismissed(w: Work, e: ev.Dismissed) -> None:
         gone = (item,)
         w.drop(gone, j.SpliceReason.withdrawn, DeliveryState.cancelled, withdrawn)
         if w.phase is Phase.offline and not waiting(w.ledger.lanes):
-            _forget_problem(w)  # nothing waits for it to be mended
+            setbacks.forget(w)  # nothing waits for it to be mended
+    elif (kept := w.ledger.in_flight.get(view.item.id)) and kept.carried:
+        setbacks.withdraw_kept(w, kept.item, withdrawn)
+        if w.phase in (Phase.idle, Phase.offline) and not w.ledger.waiting:
+            setbacks.forget(w)
     elif view.state in _DISMISSABLE:
         w.change(
             evolve(view.item, attempt=view.attempt), DeliveryState.cancelled, withdrawn
@@ -180,11 +194,11 @@ def _cut_and_park(w: Work, cause: CutCause, *, strict: bool, who: str) -> None:
 
     A cut that fails puts the mark back, so it is told where it stood.
     """
-    before = w.ledger.park
-    w.park()
+    before = (w.ledger.park, w.ledger.urgent_park)
+    w.park(urgent=w.ledger.position)
     cut(w, cause, strict=strict, who=who)
     current = w.live.cut
-    if current is not None and current.park_before == w.ledger.park:
+    if current is not None and current.park_before == (w.ledger.position,) * 2:
         w.set(cut=evolve(current, park_before=before))
 
 
@@ -198,17 +212,25 @@ def resumed(w: Work, e: ev.ResumeRequested) -> None:
     """Un-park; a session that could not start tries again (t40)."""
     if w.phase in (Phase.idle, Phase.offline):
         failed = w.ledger.problem is not None
-        w.park(0)
-        _forget_problem(w)  # it is told again if it is still there
-        wake(w)
+        w.park(0, urgent=0)
+        _go_on(w)
         if failed and w.phase is Phase.offline and doubted(w):
             start(w)  # its history may answer what that failure left unknown
     w.reply(e.ref, value=ControlResult.resumed)
 
 
-def _forget_problem(w: Work) -> None:
-    if w.ledger.problem is not None:
-        w.record(j.RunProblem(None))
+def _go_on(w: Work) -> None:
+    """Run what is due, and what a run left unfinished; elsewhere it is under way."""
+    if w.phase not in (Phase.idle, Phase.offline) or w.live.closing is not None:
+        return
+    after = setbacks.unfinished(w)
+    setbacks.forget(w)
+    if after is not None and w.phase is Phase.offline:
+        w.set(going_on=after)
+        start(w)  # its history tells first what it keeps
+    elif after is not None:
+        setbacks.go_on(w, after)
+    wake(w)
 
 
 # --- maintenance -----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from agentteam_protocol.control import CutCause
 from agentteam_protocol.delivery import DeliveryState, Diagnostic
 from agentteam_protocol.inbox import Lane
 from agentteam_runtimes.driver import TurnStatus
-from agentteam_supervisor.session import effects as fx, events as ev
+from agentteam_supervisor.session import effects as fx, events as ev, setbacks
 from agentteam_supervisor.session.cuts import (
     converge,
     current_inc,
@@ -23,7 +23,12 @@ from agentteam_supervisor.session.cuts import (
 )
 from agentteam_supervisor.session.faults import RESUME
 from agentteam_supervisor.session.repair import closing_records
-from agentteam_supervisor.session.settle import resolve_doubts, settle, settle_rest
+from agentteam_supervisor.session.settle import (
+    fail_urgents,
+    resolve_doubts,
+    settle,
+    settle_rest,
+)
 from agentteam_supervisor.session.state import Phase, Stage
 from agentteam_supervisor.session.turns import (
     ask_history,
@@ -56,12 +61,12 @@ def ready(w: Work, e: ev.RuntimeReady) -> None:
         return
     w.record(j.RunProcess(e.inc, alive=True, identity=e.identity))
     w.set(capabilities=e.capabilities, in_process=e.in_process, leaving=False)
-    if w.ledger.problem is not None:
-        w.record(j.RunProblem(None))
+    setbacks.forget(w)
     if e.history_lost:
         notice = "history not available: the agent started a new session"
         named = j.RunSession(w.live.named or "", lost=True)
         w.record(named, j.RunNotice(notice))
+        setbacks.lost(w)
         settle_rest(w, tuple(f.item for f in w.ledger.in_flight.values()))
     elif w.live.named is not None:
         name_session(w, w.live.named)
@@ -69,6 +74,7 @@ def ready(w: Work, e: ev.RuntimeReady) -> None:
     settle(w, e.settled, fault=False)
     settle_rest(w, open_items(w))
     w.set(steering={}, lost=None)
+    setbacks.came_up(w)
     if w.open_turn is None:
         proceed(w)
     elif w.ledger.runnable:
@@ -107,14 +113,14 @@ def start_failed(w: Work, e: ev.StartFailed) -> None:
         leave(w)
         return
     _end_unused(w, TurnStatus.failed, e.diagnostic.problem)
-    flights = (f.item for f in w.ledger.in_flight.values())
-    settle_rest(w, tuple(i for i in flights if i.policy is not None))
+    settle_rest(w, tuple(i for i in open_items(w) if i.policy is not None))
+    setbacks.fail_kept(w, e.diagnostic)
     urgent = w.ledger.lanes[Lane.urgent]
-    w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, e.diagnostic)
+    fail_urgents(w, urgent, DeliveryState.failed, e.diagnostic)
     w.record(j.RunProblem(e.diagnostic))
     w.park()
     forget_turn(w)
-    w.set(phase=Phase.offline)
+    w.set(phase=Phase.offline, going_on=None)
 
 
 def gone(w: Work, e: ev.ProcessGone) -> None:
@@ -289,10 +295,10 @@ def _maintenance_goes_on(w: Work) -> None:
         return
     overdue = Diagnostic(
         "the agent's maintenance did not end in time",
-        "deliver the message again when the maintenance is over",
+        "wait until the maintenance is over",
     )
     urgent = w.ledger.lanes[Lane.urgent]
-    w.drop(urgent, j.SpliceReason.failed, DeliveryState.failed, overdue)
+    fail_urgents(w, urgent, DeliveryState.failed, overdue)
 
 
 def give_up_maintenance(w: Work, error: str) -> None:

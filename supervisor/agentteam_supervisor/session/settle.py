@@ -15,7 +15,8 @@ from attrs import evolve
 from agentteam_protocol import journal as j
 from agentteam_protocol.delivery import DeliveryState, Diagnostic, Evidence
 from agentteam_runtimes.driver import ItemOutcome
-from agentteam_supervisor.session.pending import copies
+from agentteam_supervisor.session.faults import RESUME
+from agentteam_supervisor.session.pending import copies, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +58,8 @@ def settle(
                 supersede_carried(w, flight.item)
             case ItemOutcome.carried:
                 w.record(j.ItemsInFlight(carried=(item_id,)))
+            case ItemOutcome.unknown if flight.carried:
+                pass  # it was told what became of it, as far as that is known
             case ItemOutcome.unknown:
                 _give_up(w, flight.item)
 
@@ -106,11 +109,19 @@ def surface(w: Work, item: Item, evidence: Evidence) -> None:
             turn.number, item.id, item.body, item.delivery, item.message
         )
         w.record(message)
-    w.change(item, DeliveryState.surfaced, evidence=evidence)
+    w.change(newest(w, item), DeliveryState.surfaced, evidence=evidence)
     if item.target is not None and item.seq is not None:
         w.record(j.FrontierMoved(item.target, (item.seq,)))
     if item.id in w.ledger.in_flight:
         w.record(j.ItemsInFlight(removed=(item.id,)))
+
+
+def newest(w: Work, item: Item) -> Item:
+    """Count the attempts of a person, too, whose entry the runtime had all along."""
+    view = w.ledger.deliveries.get(item.delivery) if item.delivery else None
+    if view is None or view.attempt <= item.attempt:
+        return item
+    return evolve(item, attempt=view.attempt)
 
 
 def superseded(w: Work, item: Item) -> bool:
@@ -147,7 +158,8 @@ def requeue(
         back = item
         if again:
             refusals = item.refusals + (1 if fault and w.is_open else 0)
-            back = evolve(item, attempt=item.attempt + 1, refusals=refusals)
+            attempt = newest(w, item).attempt + 1
+            back = evolve(item, attempt=attempt, refusals=refusals)
         if superseded(w, item):
             w.change(item, DeliveryState.superseded)
         elif item.position <= w.live.cleared:
@@ -167,6 +179,48 @@ def _exhausted(w: Work, item: Item, problem: str) -> None:
     w.change(item, DeliveryState.failed, failed)
     if item.delivery is None:
         w.record(j.RunNotice(failed.problem, detail=item.id))
+
+
+def fail_urgents(
+    w: Work, items: tuple[Item, ...], state: DeliveryState, why: Diagnostic
+) -> None:
+    """
+    Tell of waiting urgents that they were not delivered, and how they can be.
+
+    The ordinary copy that one of them had replaced takes its place again: a message
+    that was accepted is not lost by being marked urgent.
+    """
+    for item in items:
+        _restore(w, item, but=items)
+    for item in items:
+        w.drop((item,), j.SpliceReason(state), state, _with_way(why, item))
+
+
+def _with_way(why: Diagnostic, item: Item) -> Diagnostic:
+    way = f"then deliver it again (agentteam resolve {item.id} --as redeliver)"
+    first = why.what_to_do.removesuffix(RESUME).rstrip(" ,")
+    return Diagnostic(why.problem, f"{first}, {way}" if first else way)
+
+
+def _restore(w: Work, urgent: Item, but: tuple[Item, ...]) -> None:
+    """Before the urgent copy goes, so that no part of the journal has neither."""
+    ours = [v for v in w.ledger.deliveries.values() if v.message == urgent.message]
+    failing = {item.id for item in but}
+    elsewhere = {i.id for i in waiting(w.ledger.lanes)} | set(w.ledger.in_flight)
+    for view in ours:
+        if view.item.id in elsewhere - failing or view.state in _MAY_BE_READ:
+            return
+    for view in ours:
+        gone = view.state is DeliveryState.superseded and view.policy is None
+        if gone and not view.kept:
+            back = evolve(view.item, attempt=view.attempt + 1)
+            w.record(j.InboxSpliced(j.SpliceReason.requeued, added=(back,)))
+            w.change(back, DeliveryState.queued, note=RESTORED)
+            return
+
+
+_MAY_BE_READ = (DeliveryState.surfaced, DeliveryState.unknown)
+RESTORED = "its urgent copy was not delivered: this one waits again"
 
 
 def has_urgent_copy(w: Work, item: Item) -> bool:

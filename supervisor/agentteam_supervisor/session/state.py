@@ -98,6 +98,13 @@ class InFlight:
     carried: bool = False
 
 
+@frozen
+class Unfinished:
+    """What a person asked, in this target, and no run has brought to an end."""
+
+    target: TargetId | None
+
+
 @frozen(slots=False)  # see `changed`
 class DeliveryView:
     state: DeliveryState
@@ -107,6 +114,7 @@ class DeliveryView:
     target: TargetId | None
     seq: int | None
     item: Item
+    kept: bool = False  # superseded while the runtime had it: it may be read there
 
 
 @frozen(slots=False)  # see `changed`
@@ -126,12 +134,14 @@ class Ledger:
         factory=dict[DeliveryId, DeliveryView]
     )
     frontiers: Mapping[TargetId, Frontier] = field(factory=dict[TargetId, Frontier])
+    urgent_park: int = 0  # the park mark of urgent entries: a Stop's
     policy: ApprovalPolicy | None = None
     inc: int = 0
     alive: bool = False
     identity: str = ""
     resume: str | None = None
     problem: Diagnostic | None = None
+    failed: Unfinished | None = None  # by an error, which is that problem
     closed: bool = False
     notes: Notes = field(factory=Notes)
 
@@ -140,9 +150,10 @@ class Ledger:
         """
         Tell whether a turn is due.
 
-        An urgent entry always makes one due; any other wakes only above the park mark.
+        An urgent entry makes one due unless a Stop came after it; any other wakes only
+        above the park mark.
         """
-        if self.lanes[Lane.urgent]:
+        if any(i.position > self.urgent_park for i in self.lanes[Lane.urgent]):
             return True
         return any(
             item.wakes and item.position > self.park
@@ -152,10 +163,24 @@ class Ledger:
 
     @property
     def parked(self) -> bool:
-        """Tell whether something that would wake waits below the park mark."""
-        return not self.runnable and any(
-            item.wakes for items in self.lanes.values() for item in items
-        )
+        """Tell whether something waits that only a resume, or newer input, sets off."""
+        if self.runnable:
+            return False
+        lanes = self.lanes.values()
+        if any(item.wakes for items in lanes for item in items):
+            return True
+        return self.turn is None and (self.failed is not None or bool(self.kept))
+
+    @property
+    def kept(self) -> tuple[Item, ...]:
+        """List what the runtime keeps for its next input."""
+        return tuple(f.item for f in self.in_flight.values() if f.carried)
+
+    @property
+    def waiting(self) -> int:
+        """Count the messages that the agent has not read."""
+        lanes = (item for items in self.lanes.values() for item in items)
+        return len({i.message for i in (*lanes, *self.kept) if i.message is not None})
 
 
 class Stage(enum.StrEnum):
@@ -174,7 +199,7 @@ class Cut:
 
     stage: Stage
     strict: bool  # escalates by the stages' deadlines, not after the long one
-    park_before: int
+    park_before: tuple[int, int]  # the park mark, and that of urgent entries
     phase_before: Phase
     retried: bool = False  # a refused interrupt was sent again, with the named turn
     sent: bool = False  # the interrupt has left
@@ -262,6 +287,9 @@ class Live:
     )
     said: Chunk | None = field(default=None, eq=False, repr=False)
     ladder_failed: bool = False
+    going_on: Unfinished | None = (
+        None  # a person asked for it while there was no process
+    )
     maintenance: Maintenance | None = None
     idle_waiters: tuple[int, ...] = ()
     closing: CutCause | None = None
@@ -285,6 +313,7 @@ class Ended:
     detail: str
     text: str
     usage: Mapping[str, int] = field(factory=dict[str, int])
+    advice: str = ""
 
 
 @frozen(slots=False)  # see `changed`
@@ -295,6 +324,7 @@ class Session:
     live: Live = field(factory=Live)
     auto_reply: bool = True
     default_policy: ApprovalPolicy = ApprovalPolicy.ask
+    runtime: str = ""  # what people call the runtime
 
     def is_open(self, gen: Generation) -> bool:
         """Tell whether an effect of `gen` may still leave."""

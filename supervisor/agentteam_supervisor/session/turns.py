@@ -12,7 +12,7 @@ from agentteam_protocol.delivery import DeliveryState, Diagnostic
 from agentteam_protocol.ids import SendId
 from agentteam_protocol.inbox import Item, Lane
 from agentteam_runtimes.driver import TurnRef, TurnStatus
-from agentteam_supervisor.session import effects as fx, events as ev
+from agentteam_supervisor.session import effects as fx, events as ev, setbacks
 from agentteam_supervisor.session.pending import (
     first_of_target,
     next_batch,
@@ -121,6 +121,7 @@ def open_turn(w: Work) -> None:
 
 def claim(w: Work) -> None:
     """Take the turn's batch out of the lanes and ask the pre-step listeners."""
+    setbacks.forget(w)
     _claim(w, next_batch(w.ledger.lanes, together=w.together))
     w.set(phase=Phase.running, runtime_turn=None, said=None, ended=None)
 
@@ -334,6 +335,7 @@ def end_turn(w: Work) -> None:
     # A submission that never reached the runtime is tried again, not parked (t13a).
     if status is TurnStatus.failed and w.live.runtime_turn is not None:
         w.park()
+        setbacks.tell(w, turn, ended)
     if status is TurnStatus.completed:
         _auto_reply(w, turn, ended.text)
     forget_turn(w)

@@ -63,10 +63,11 @@ class Work:
         agent = self.ledger.agent.removeprefix("agt_")
         return f"{prefix}_{agent}_{self.gen.epoch}_{self.live.serial}"
 
-    def park(self, position: int | None = None) -> None:
+    def park(self, position: int | None = None, urgent: int | None = None) -> None:
         position = self.ledger.position if position is None else position
-        if position != self.ledger.park:
-            self.record(j.RunParked(position))
+        marks = (position, self.ledger.urgent_park if urgent is None else urgent)
+        if marks != (self.ledger.park, self.ledger.urgent_park):
+            self.record(j.RunParked(position, urgent))
 
     def change(
         self,
@@ -125,6 +126,10 @@ class Work:
     @property
     def auto_reply(self) -> bool:
         return self._session.auto_reply
+
+    @property
+    def runtime(self) -> str:
+        return self._session.runtime or "the runtime"
 
     @property
     def asks_nobody(self) -> bool:

@@ -41,6 +41,11 @@ def test_newer_attempt_moves_all_but_what_is_final(state: DeliveryState) -> None
     assert moves(state, 1, DeliveryState.queued, 2) == (state not in FINAL)
 
 
-def test_final_states_are_surfaced_cancelled_and_superseded() -> None:
-    states = DeliveryState
-    assert {states.surfaced, states.cancelled, states.superseded} == FINAL
+def test_final_states_are_surfaced_and_cancelled() -> None:
+    assert {DeliveryState.surfaced, DeliveryState.cancelled} == FINAL
+
+
+def test_an_ordinary_copy_comes_back_only_as_a_newer_attempt() -> None:
+    gone, waits = DeliveryState.superseded, DeliveryState.queued
+    assert moves(gone, 1, waits, 2)
+    assert not any(moves(gone, 1, to, 1) for to in DeliveryState)
