@@ -18,6 +18,8 @@ TERMINAL = frozenset(
 )
 # A service that was killed meanwhile may never get there.
 WITHIN = 15.0
+# Nearly all that is waited for is told by the event stream.
+LOOK_EVERY = 0.25
 
 
 class Hurried(Exception):
@@ -112,9 +114,10 @@ class Desk:
         """Look until it holds; raises `Hurried`."""
         with trio.move_on_after(WITHIN):
             while not self.hurry.is_set():
+                news = self.traffic.live.news
                 if holds(seen := await look()):
                     return seen
-                await trio.sleep(0.02)
+                await self.traffic.live.after(news, LOOK_EVERY)
         raise Hurried
 
     async def pause(self, seconds: float) -> None:

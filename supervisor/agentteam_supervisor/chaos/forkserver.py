@@ -7,6 +7,9 @@ what it forks is a session of its own with the environment, arguments and stream
 were ordered, and goes on to the `main` of the command. When the one who ordered is
 gone, it kills what it forked.
 
+A life can be armed while it goes on: on `ARM` it does what the file says that its
+environment names, and removes that file.
+
 An order is one message of JSON with the two output streams attached; `{"pid": N}` goes
 back at once, and `{"pid": N, "status": S}` when that child has ended.
 """
@@ -21,14 +24,21 @@ import select
 import signal
 import socket
 import sys
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentteam_protocol.codec import CONVERTER
+from agentteam_protocol.frames import FRAME_KINDS
+from agentteam_protocol.journal import KINDS
 from agentteam_supervisor.chaos import points
 
 if TYPE_CHECKING:
     from types import FrameType
 
 LARGEST = 65536
+ARM = signal.SIGUSR2
+ARM_VARIABLE = "AGENTTEAM_CHAOS_ARM"
 STREAMS = 2
 # What a service has imported by the time it is ready.
 PRELOADED = (
@@ -36,8 +46,12 @@ PRELOADED = (
     "agentteam_supervisor.cli.services",
     "agentteam_supervisor.cli.up",
     "agentteam_supervisor.daemon.app",
+    "agentteam_supervisor.page.routes",
     "agentteam_supervisor.server.app",
+    "agentteam_runtimes.acp.driver",
+    "agentteam_runtimes.claude.driver",
     "agentteam_runtimes.codex.driver",
+    "agentteam_runtimes.opencode.driver",
     "agentteam_runtimes.rehearsal.driver",
     "alembic.command",
     "alembic.runtime.migration",
@@ -56,6 +70,10 @@ def wait_for_birth(control: int) -> None:
     """Serve orders from this socket; returns in the children alone, ready for `main`."""
     for name in PRELOADED:
         importlib.import_module(name)
+    for cls in (*FRAME_KINDS, *KINDS):
+        # Made when first needed, a good part of a start.
+        CONVERTER.get_structure_hook(cls)
+        CONVERTER.get_unstructure_hook(cls)
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=control) as orders:
@@ -119,6 +137,8 @@ class _ForkServer:
         os.environ.update(order["environment"])
         sys.argv = ["agentteam", *order["arguments"]]
         points.arm(os.environ)
+        if order_file := os.environ.get(ARM_VARIABLE):
+            signal.signal(ARM, partial(_rearm, Path(order_file)))
 
     def reap(self) -> None:
         while self.children:
@@ -130,6 +150,12 @@ class _ForkServer:
 
     def tell(self, **what: Any) -> None:
         self.orders.send(json.dumps(what).encode())
+
+
+def _rearm(order: Path, _number: int, _frame: FrameType | None) -> None:
+    """Die at another point from now on; the end of the file says that it is heard."""
+    points.arm({points.VARIABLE: order.read_text()})
+    order.unlink()
 
 
 def _heed(_number: int, _frame: FrameType | None) -> None:

@@ -13,12 +13,16 @@ from attrs import define, field
 
 from agentteam_supervisor.chaos.observations import Shown
 
+SETTLE = 0.01
+
 
 @define(eq=False)
 class Live:
     """
     What was shown, in order; `ended` has the time at which a run was seen to end.
 
+    `seen` has the number of the last stored line of each agent's activity; `news` is
+    set by the next thing that is stored and shown.
     `cursor` resumes where the last connection broke off, so nothing comes twice.
     """
 
@@ -26,13 +30,30 @@ class Live:
     shown: list[Shown] = field(factory=list[Shown])
     ended: dict[str, float] = field(factory=dict[str, float])
     cursor: str = ""
+    seen: dict[str, int] = field(factory=dict[str, int])
+    news: trio.Event = field(factory=trio.Event)
+
+    async def after(self, news: trio.Event, within: float) -> None:
+        """Wait until these news have come, or until then."""
+        with trio.move_on_after(within):
+            await news.wait()
+            # What belongs together comes together.
+            await trio.sleep(SETTLE)
+
+    async def has(self, agent: str, line: int) -> None:
+        """Wait until this line of an agent's activity has come."""
+        while self.seen.get(agent, 0) < line:
+            await self.news.wait()
 
     def forget_all(self) -> None:
         self.cursor = ""
         self.shown.clear()
+        self.seen.clear()
 
     async def run(self) -> None:
-        async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            timeout=None, trust_env=False, verify=False
+        ) as client:
             while True:
                 if (url := self.url()) is not None:
                     with contextlib.suppress(httpx.HTTPError):
@@ -59,6 +80,7 @@ class Live:
 
     def _take(self, kind: str, data: dict[str, Any]) -> None:
         if kind != "activity":
+            self._tell()
             return
         generation = data.get("generation")
         shown = Shown(
@@ -71,3 +93,10 @@ class Live:
         self.shown.append(shown)
         if shown.kind == "run_ended" and shown.run is not None:
             self.ended.setdefault(shown.run, trio.current_time())
+        if (line := data.get("seq")) is not None:
+            self.seen[shown.agent] = line
+            self._tell()
+
+    def _tell(self) -> None:
+        self.news.set()
+        self.news = trio.Event()

@@ -27,7 +27,9 @@ class Person:
     url: Callable[[], str | None]
     name: str
     client: httpx.AsyncClient = field(
-        factory=lambda: httpx.AsyncClient(timeout=REQUEST, trust_env=False)
+        factory=lambda: httpx.AsyncClient(
+            timeout=REQUEST, trust_env=False, verify=False
+        )
     )
     _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1))
 

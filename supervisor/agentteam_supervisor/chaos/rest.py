@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -19,8 +20,13 @@ if TYPE_CHECKING:
     from agentteam_supervisor.chaos.service import Service
 
 REST_WITHIN = 150.0
+PAGE = 1000
+LOOK_EVERY = 0.25
 # A run of such an age may play a script that never ends: a person stops it.
 PATIENCE = (0.5, 1.5, 5.0)
+IMPATIENCE = (0.1, 0.1, 0.5)
+# The event stream has its own way to us; on a busy machine a long one.
+SHOWN_WITHIN = 10.0
 # What a run may take after its Stop before somebody in a hurry kills a runtime.
 HURRY = 1.0
 TRACE = re.compile(r"Traceback \(most recent call last\):(?:\n.*){0,60}")
@@ -32,32 +38,36 @@ class Rest:
 
     traffic: Traffic
     rng: random.Random
+    among: Sequence[float] = PATIENCE
     patience: float = field(init=False)
     hurry: bool = field(init=False)
     _due: dict[str, float] = field(factory=dict[str, float])
     _stopped: set[str] = field(factory=set[str])
 
     def __attrs_post_init__(self) -> None:
-        self.patience = self.rng.choice(PATIENCE)
+        self.patience = self.rng.choice(self.among)
         self.hurry = self.rng.random() < 0.6
 
     async def come(self) -> bool:
         """Decide, resume and stop until nothing is open; False: it never is."""
         with trio.move_on_after(REST_WITHIN):
             while True:
+                news = self.traffic.live.news
                 await self.traffic.decide_all(self.rng)
                 busy = await self._nudge()
                 if not busy and not await _open(self.traffic):
                     return True
-                await trio.sleep(0.05)
+                await self.traffic.live.after(news, min(self.patience, LOOK_EVERY))
         return False
 
     async def _nudge(self) -> bool:
         """Give every agent what it waits for; tells whether one is at work."""
         busy = False
-        for agent in self.traffic.agents:
-            view = await self.traffic.person.get(f"/api/agents/{agent}")
-            run = view["currentRun"]
+        answer = await self.traffic.person.get("/api/agents")
+        for view in answer["agents"]:
+            agent, run = view["id"], view["currentRun"]
+            if agent not in self.traffic.agents:
+                continue
             if view["problem"] or (view["parked"] and run is None):
                 await self.traffic.resume(agent)
             if run is not None:
@@ -93,7 +103,6 @@ async def look_around(
 ) -> Observations:
     """Collect what the API, the records and the event stream have of this round."""
     person = traffic.person
-    await trio.sleep(0.3)  # the event stream has its own way to us
     agents: dict[str, Any] = {}
     activity: list[Any] = []
     messages: list[Any] = []
@@ -103,6 +112,8 @@ async def look_around(
         lines = await person.pages(f"/api/agents/{agent}/activity", "items", seen)
         if lines:
             traffic.activity_seen[agent] = lines[-1]["seq"]
+            with trio.move_on_after(SHOWN_WITHIN):
+                await traffic.live.has(agent, lines[-1]["seq"])
         activity += lines
         messages += await _messages(traffic, f"@a{n}")
     deliveries: dict[str, Any] = {}
@@ -132,12 +143,13 @@ async def _messages(traffic: Traffic, target: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while True:
         path = f"/api/targets/{target}/messages"
-        answer = await traffic.person.get(path, after=after, limit=1000)
-        found += [{**each, "targetName": target} for each in answer["messages"]]
-        if not answer["messages"]:
-            traffic.message_seen[target] = after
+        answer = await traffic.person.get(path, after=after, limit=PAGE)
+        page = answer["messages"]
+        found += [{**each, "targetName": target} for each in page]
+        if page:
+            after = traffic.message_seen[target] = page[-1]["targetSeq"]
+        if len(page) < PAGE:
             return found
-        after = answer["messages"][-1]["targetSeq"]
 
 
 async def _stop(traffic: Traffic, stopped: Any) -> Stop:

@@ -10,12 +10,14 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from agentteam_supervisor.chaos.births import Births, Process
+from agentteam_supervisor.chaos.births import Births, Forked, ForkServer, Process
+from agentteam_supervisor.chaos.forkserver import ARM, ARM_VARIABLE
 from agentteam_supervisor.chaos.points import VARIABLE
 from agentteam_supervisor.chaos.proxy import Proxy
 
 START_SECONDS = 40.0
 END_SECONDS = 60.0
+HEEDED_SECONDS = 10.0
 
 
 @define(eq=False)
@@ -124,11 +126,30 @@ class Service:
     async def start(self, verb: str, crash: str = "", log: Path | None = None) -> bool:
         """Start one part; True: it serves, False: it has ended before."""
         process = await self.births.start(
-            self._arguments(verb), self._environment(crash, log)
+            self._arguments(verb), self._environment(verb, crash, log)
         )
         part = self.parts[verb] = Part(verb, process)
         self.nursery.start_soon(self._follow, part)
         return await part.ready_or_over()
+
+    async def arm(self, verb: str, crash: str) -> bool:
+        """Have a part that serves die at this point; False: it cannot be told."""
+        part = self.parts.get(verb)
+        if part is None or not part.alive or not isinstance(part.process, Forked):
+            return False
+        order = self._order(verb)
+        order.write_text(crash)
+        part.send(ARM)
+        with trio.move_on_after(HEEDED_SECONDS):
+            while part.alive:
+                if not order.exists():
+                    return True
+                await trio.sleep(0.002)
+        order.unlink(missing_ok=True)
+        return False
+
+    def _order(self, verb: str) -> Path:
+        return self.place / f"arm-{verb}"
 
     def _arguments(self, verb: str) -> list[str]:
         where = ["--state-dir", str(self.state)]
@@ -138,9 +159,11 @@ class Service:
             where += ["--port", "0"]
         return [verb, *where]
 
-    def _environment(self, crash: str, log: Path | None) -> dict[str, str]:
+    def _environment(self, verb: str, crash: str, log: Path | None) -> dict[str, str]:
         kept = {n: os.environ[n] for n in ("PATH", "PYTHONPATH") if n in os.environ}
         environment = {"HOME": str(self.place), "LANG": "C.UTF-8", **kept}
+        if isinstance(self.births, ForkServer):
+            environment[ARM_VARIABLE] = str(self._order(verb))
         if crash:
             environment[VARIABLE] = crash
         if log is not None:

@@ -3,7 +3,8 @@ Every crash point, one after the other: killed there, and killed there once more
 
 A visit arms a point, lets a workload that passes it be played, and is killed. Every
 second visit is armed again at the restart, and dies there again if it comes there
-again. Then comes a clean start, and the judgement. Which workload passes which point is
+again. Then comes a clean start, and the judgement; the life that was judged is the next
+one to be armed. Which workload passes which point is
 measured first, in a life that is not disturbed.
 """
 
@@ -38,19 +39,20 @@ LINGER = 0.3
 
 @frozen
 class Visit:
-    """One time at one side of a point; its number draws what is done there."""
+    """
+    One time at one side of a point; its number draws what is done there.
+
+    `twice`: it is armed again at the restart.
+    """
 
     point: str
     side: str
     number: int
+    twice: bool
 
     @property
     def where(self) -> str:
         return f"{self.point}:{self.side}"
-
-    @property
-    def twice(self) -> bool:
-        return self.number % 2 == 1
 
     def __str__(self) -> str:
         return f"visit {self.number} of {self.where}{', twice' if self.twice else ''}"
@@ -65,12 +67,15 @@ class Plan:
     nth_again: int
     apart: bool
 
-    def verbs(self, point: str) -> tuple[str, str]:
-        """Name the part that dies, and the one beside it, if there is one."""
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        return ("server", "daemon") if self.apart else ("up",)
+
+    def mortal(self, point: str) -> str:
+        """Name the part that passes the point."""
         if not self.apart:
-            return "up", ""
-        of_server = point.partition("/")[0] in SERVER_STAGES
-        return ("server", "daemon") if of_server else ("daemon", "server")
+            return "up"
+        return "server" if point.partition("/")[0] in SERVER_STAGES else "daemon"
 
 
 @frozen
@@ -163,13 +168,15 @@ class Visitor:
         return Visited(visit, deaths)
 
     async def _die(self, visit: Visit, plan: Plan, nth: int, rng: Random) -> int:
-        mortal, other = plan.verbs(visit.point)
-        verbs = [verb for verb in ("up", "server", "daemon") if verb in (mortal, other)]
+        mortal = plan.mortal(visit.point)
         crash = {mortal: f"{visit.where}:{nth}"}
         if plan.workload.fresh:
             await self.world.renew()
         desk = _desk(self.world, plan.workload)
-        if await self.world.restart(*verbs, crash=crash):
+        # What ends or is fresh passes the points of a start, too.
+        whole = plan.workload.ends or plan.workload.fresh
+        begin = self.world.restart if whole else self.world.arm
+        if await begin(*plan.verbs, crash=crash):
             return 1 + await self._again(visit, plan, rng)
         deaths = 0
         async with trio.open_nursery() as nursery:
@@ -178,7 +185,7 @@ class Visitor:
             if self.world.count_crash(mortal):
                 deaths = 1 + await self._again(visit, plan, rng)
             else:
-                await self.world.restart("up")
+                await self._go_on(mortal)
         return deaths
 
     async def _play(
@@ -200,7 +207,7 @@ class Visitor:
 
     async def _again(self, visit: Visit, plan: Plan, rng: Random) -> int:
         """Start it again, armed if the visit is to die twice; then start it cleanly."""
-        mortal, other = plan.verbs(visit.point)
+        mortal = plan.mortal(visit.point)
         if not visit.twice:
             if not self.world.service.parts[mortal].alive:
                 await self.world.revive(mortal)
@@ -211,15 +218,19 @@ class Visitor:
             return 1
         over, rested = self.world.service.parts[mortal].over, trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_rest, Rest(self.world.traffic, rng), rested)
+            rest = Rest(self.world.traffic, rng, self.world.patience)
+            nursery.start_soon(_rest, rest, rested)
             await _first_of(over, rested)
             nursery.cancel_scope.cancel()
+        return int(await self._go_on(mortal))
+
+    async def _go_on(self, mortal: str) -> bool:
+        """Have it serve and be armed no more; tells whether it had to be revived."""
+        if await self.world.disarm(mortal):
+            return False
         died = self.world.count_crash(mortal)
-        if other and died:
-            await self.world.revive(mortal)
-        else:
-            await self.world.restart("up")
-        return int(died)
+        await self.world.revive(mortal)
+        return died
 
 
 async def _work(

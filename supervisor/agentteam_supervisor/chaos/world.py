@@ -22,7 +22,7 @@ from agentteam_supervisor.chaos.live import Live
 from agentteam_supervisor.chaos.observations import Sighting
 from agentteam_supervisor.chaos.person import Person
 from agentteam_supervisor.chaos.proxy import Proxy
-from agentteam_supervisor.chaos.rest import Rest, look_around
+from agentteam_supervisor.chaos.rest import IMPATIENCE, PATIENCE, Rest, look_around
 from agentteam_supervisor.chaos.scripts import AGENTS
 from agentteam_supervisor.chaos.service import Service
 from agentteam_supervisor.chaos.sightings import Sightings
@@ -65,7 +65,7 @@ class World:
         self.story = story
         self.found = found
         self.sightings = Sightings(place)
-        # The first start is as a user's; the lives after it are forked.
+        # The first start is as a user's, unless hasty; the lives after it are forked.
         self.service = Service(place, nursery, Proxy())
         person = Person(lambda: self.service.url, f"chaos-{proof.seed}")
         self.live = Live(lambda: self.service.url)
@@ -73,13 +73,21 @@ class World:
         self.traffic = Traffic(person, self.live, self.faults, story.tell, configs)
         self.outlived: list[Sighting] = []
         self.keep = False
+        self.patience = PATIENCE
 
-    async def open(self, impatient: bool = False) -> None:
-        """Start for the first time, and make the agents."""
+    async def open(self, impatient: bool = False, hasty: bool = False) -> None:
+        """
+        Start for the first time, and make the agents.
+
+        If hasty, also the first start is forked, and whatever never ends is stopped soon.
+        """
         await self.nursery.start(self.service.proxy.run)
         self.nursery.start_soon(self.live.run)
         if impatient:
             self._shorten_deadlines()
+        if hasty:
+            self.patience = IMPATIENCE
+            self.service.births = self.births
         await self.service.start("up")
         self.service.births = self.births
         await self.traffic.make_agents()
@@ -102,6 +110,26 @@ class World:
         ]
         self.faults.lost_time += trio.current_time() - began
         return any(crashes)
+
+    async def arm(self, *verbs: str, crash: dict[str, str]) -> bool:
+        """
+        Have a part die at its point: the one that serves, if it is in this form.
+
+        Else as `restart`, which tells whether it died while it started.
+        """
+        ((mortal, where),) = crash.items()
+        parts = self.service.parts
+        whole = set(parts) == set(verbs) and all(p.alive for p in parts.values())
+        if whole and await self.service.arm(mortal, where):
+            return False
+        return await self.restart(*verbs, crash=crash)
+
+    async def disarm(self, verb: str) -> bool:
+        """Have a part pass its points again; False: it has ended, or cannot be told."""
+        if await self.service.arm(verb, ""):
+            return True
+        await self.service.parts[verb].die()
+        return False
 
     async def _down(self) -> None:
         for part in self.service.parts.values():
@@ -150,7 +178,7 @@ class World:
 
     async def judge(self, rng: random.Random) -> None:
         """Let everything come to rest, then hold it against what was promised."""
-        rested = await Rest(self.traffic, rng).come()
+        rested = await Rest(self.traffic, rng, self.patience).come()
         seen = await look_around(self.traffic, self.service, self.outlived)
         self.outlived = []
         findings = judge(seen)
@@ -198,6 +226,7 @@ async def open_world(
     configs: Sequence[dict[str, Any]] = AGENTS,
     *,
     impatient: bool = False,
+    hasty: bool = False,
     keep: bool = False,
 ) -> AsyncGenerator[World]:
     """Run a world in a directory of its own; ends it by force if it is left early."""
@@ -207,7 +236,7 @@ async def open_world(
         async with trio.open_nursery() as nursery:
             world = World(place, nursery, births, proof, story, found, configs)
             try:
-                await world.open(impatient)
+                await world.open(impatient, hasty)
                 yield world
             finally:
                 keeping |= world.keep
