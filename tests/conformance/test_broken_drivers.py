@@ -22,6 +22,7 @@ from agentteam_runtimes.conformance import (
 )
 from agentteam_runtimes.conformance.bench import Bench
 from agentteam_runtimes.conformance.claims import Claims
+from agentteam_runtimes.conformance.house import House
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,9 +149,10 @@ def test_a_fault_is_named(
 ) -> None:
     # Whatever waits in vain does so for this long; a start for longer.
     patience = 0.2 if fault is broken.NeverReady else 3
-    bench = Bench(fault(), open_stage, tmp_path, Claims(), patience)
+    house = House(fault(), open_stage, tmp_path, patience)
     with pytest.raises(pytest.fail.Exception) as failed:
-        check(bench, **given)
+        check(Bench(house, Claims()), **given)
+    house.close()
     message = str(failed.value)
     assert told in message
     assert "\nThe contract: " in message

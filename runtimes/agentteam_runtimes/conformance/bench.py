@@ -6,21 +6,20 @@ import functools
 import itertools
 import secrets
 from contextlib import asynccontextmanager
+from enum import Enum
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import trio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from agentteam_protocol.errors import RuntimeFailure
-from agentteam_protocol.ids import AgentId
 from agentteam_runtimes.conformance import traces
 from agentteam_runtimes.conformance.claims import Claims
-from agentteam_runtimes.conformance.judge import Judge
+from agentteam_runtimes.conformance.house import House
 from agentteam_runtimes.conformance.live import Live
-from agentteam_runtimes.conformance.stage import OpenStage, Stage
+from agentteam_runtimes.conformance.scene import BOUNDED, Scene, not_tried
 from agentteam_runtimes.conformance.verdict import Fault, NotTried, leaves
 from agentteam_runtimes.driver import (
     Capabilities,
@@ -32,61 +31,109 @@ from agentteam_runtimes.driver import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
     from typing import Concatenate, ParamSpec
 
+    from agentteam_runtimes.conformance.judge import Judge
+    from agentteam_runtimes.conformance.stage import Stage
     from agentteam_runtimes.process_table import Process
 
     P = ParamSpec("P")
 
 CHECK_SECONDS = 300.0  # above the sum of a check's own bounds
-STARTS = 6  # a start or an end may take so many times the patience
-BOUNDED = "a start that cannot be is an error in time, and leaving always ends."
-GONE_SECONDS = 3.0  # how long the kernel may take to forget what was killed
+NUMBERS = itertools.count(1)
+
+
+class Where(Enum):
+    """The scene of a check."""
+
+    shared = "the one that most checks share"
+    asking = "the one whose tools ask first"
+    alone = "one of its own: it opens, leaves or kills"
 
 
 @define(eq=False)
 class Bench:
-    """One check's place. `stage`, `able` and `judge` are there while it runs."""
+    """One check's place. `scene` is there while it runs."""
 
-    driver: Driver
-    open_stage: OpenStage
-    directory: Path
+    house: House
     claims: Claims
-    patience: float
-    mark: str = field(factory=lambda: secrets.token_hex(8))
-    judge: Judge = field(factory=Judge)
-    stage: Stage = field(init=False)
-    able: Capabilities = field(init=False)
+    scene: Scene = field(init=False)
+    known: int = 0  # entries of the checks before it
+    _nonce: str = field(factory=lambda: secrets.token_hex(3))
+    _number: int = field(factory=lambda: next(NUMBERS))
     _words: itertools.count[int] = field(factory=lambda: itertools.count(1))
 
-    async def perform(self, body: Callable[[], Awaitable[None]]) -> None:
-        """Set the stage, do the check, and look what is left alive after it."""
-        for name in ("work", "state"):
-            (self.directory / name).mkdir()
+    async def perform(self, body: Callable[[], Awaitable[None]], where: Where) -> None:
+        """Set the scene, do the check, and look what is left after it."""
+        with trio.fail_after(CHECK_SECONDS):
+            if where is Where.alone:
+                await self._perform_alone(body)
+            else:
+                asks = where is Where.asking
+                await self._perform(body, await self.house.scene(asks=asks))
+
+    async def _perform_alone(self, body: Callable[[], Awaitable[None]]) -> None:
+        place = self.house.place()
+        async with self.house.open_stage(place) as stage:
+            scene = Scene(self.driver, stage, place, self.house.patience)
+            self._enter(scene)
+            try:
+                await body()
+                scene.verdict()
+                if left := await scene.left_behind():
+                    raise left
+            finally:
+                scene.clear()
+
+    async def _perform(self, body: Callable[[], Awaitable[None]], scene: Scene) -> None:
+        self._enter(scene)
+        passed = False
         try:
-            with trio.fail_after(CHECK_SECONDS):
-                async with self.open_stage(self.directory) as self.stage:
-                    self.able = self.driver.probe(self.stage.options())
-                    self.claims.able = self.able
-                    await body()
-                    self._verdict()
-                    await self._all_gone()
+            try:
+                await body()
+                scene.verdict()
+            except NotTried:
+                passed = scene.reusable
+                raise
+            passed = True
         finally:
-            for process in traces.marked(self.mark):
-                traces.kill(process)
+            scene.live = None
+            if not (passed and scene.reusable):
+                await self._dismiss(scene, passed)
+
+    async def _dismiss(self, scene: Scene, passed: bool) -> None:
+        """End the scene; its own failure counts unless the check has one."""
+        with trio.CancelScope(shield=True):
+            failure = await self.house.dismiss(scene)
+        scene.clear()
+        if passed and failure is not None:
+            raise failure
+
+    def _enter(self, scene: Scene) -> None:
+        self.scene = scene
+        self.claims.able = scene.able
+        self.known = len(scene.judge.entries)
+        self.workdir.mkdir()
 
     @asynccontextmanager
     async def open(
         self, *, asks: bool = False, resume: str | None = None
     ) -> AsyncGenerator[Live]:
-        """Open an incarnation, as a session does; start and end have a bound too."""
-        spec = self.spec(asks=asks)
+        """Give the incarnation that is open, or open one as a session does."""
+        live = self.scene.live = Live(self)
+        if self.scene.runtime is not None:
+            live.runtime = self.scene.runtime
+            yield live
+            live.verdict()
+            return
         self.judge.opens()
-        live = Live(self)
-        seconds = STARTS * self.patience
+        seconds = self.scene.seconds
         what = "open() did not return"
         with trio.CancelScope(deadline=trio.current_time() + seconds) as bound:
-            async with self.driver.open(spec, resume, live.emit) as live.runtime:
+            spec = self.spec(asks=asks)
+            opening = self.driver.open(spec, resume, self.scene.emit)
+            async with opening as live.runtime:
                 bound.deadline, what = inf, "leaving the incarnation did not end"
                 yield live
                 live.verdict()
@@ -94,27 +141,43 @@ class Bench:
         if bound.cancelled_caught:
             raise Fault(f"{what} within {seconds:g} s", BOUNDED)
 
+    # The scene's
+
+    @property
+    def driver(self) -> Driver:
+        return self.house.driver
+
+    @property
+    def patience(self) -> float:
+        return self.house.patience
+
+    @property
+    def stage(self) -> Stage:
+        return self.scene.stage
+
+    @property
+    def able(self) -> Capabilities:
+        return self.scene.able
+
+    @property
+    def judge(self) -> Judge:
+        return self.scene.judge
+
+    @property
+    def mark(self) -> str:
+        return self.scene.mark
+
     def spec(self, *, asks: bool = False) -> SessionSpec:
-        options = self.stage.asking() if asks else self.stage.options()
-        if options is None:
-            not_tried("the stage has no asking")
-        marked = {**options.env, traces.MARK: self.mark}
-        return SessionSpec(
-            AgentId("agt_conformance"),
-            "conformance",
-            self.workdir,
-            self.directory / "state",
-            options=evolve(options, env=marked),
-        )
+        return self.scene.spec(asks=asks)
 
     @property
     def workdir(self) -> Path:
-        """Where tools may write without anybody's leave."""
-        return self.directory / "work"
+        """This check's own directory, where tools may write without anybody's leave."""
+        return self.scene.workdir / f"check{self._number}"
 
     def word(self) -> str:
         """A word that no other entry of this check has."""
-        return f"word{next(self._words)}-{self.mark[:6]}"
+        return f"word{next(self._words)}-{self._nonce}"
 
     # What the check needs
 
@@ -143,27 +206,9 @@ class Bench:
         script.write_text(program)
         return f"sh {script} {self.workdir / name}"
 
-    # What must be gone
-
     async def gone(self, processes: list[Process], within: float) -> list[Process]:
         """Wait until these have ended; returns those that have not."""
-        with trio.move_on_after(within):
-            while traces.living(processes):  # noqa: ASYNC110 - the kernel sets no event
-                await trio.sleep(0.02)
-        return traces.living(processes)
-
-    async def _all_gone(self) -> None:
-        left = await self.gone(traces.marked(self.mark), GONE_SECONDS)
-        if left:
-            raise Fault(
-                "after the incarnation was left these still run: " + traces.shown(left),
-                "leaving the context of `open` ends all of it, tools and what they"
-                " started among it (`open_incarnation` does that).",
-            )
-
-    def _verdict(self) -> None:
-        if self.judge.faults:
-            raise self.judge.faults[0]
+        return await traces.gone(processes, within)
 
 
 def played(body: str | None, what: str) -> str:
@@ -171,30 +216,49 @@ def played(body: str | None, what: str) -> str:
     return not_tried(f"the stage has no {what}") if body is None else body
 
 
-def not_tried(why: str) -> NoReturn:
-    raise NotTried(why)
-
-
 def check(
     body: Callable[Concatenate[Bench, P], Awaitable[None]],
 ) -> Callable[Concatenate[Bench, P], None]:
-    """Make a test of a check: it runs in trio whatever other plugins are installed."""
+    """Make a test of a check that goes on with what the ones before it left open."""
+    return _test(body, Where.shared)
+
+
+def check_asking(
+    body: Callable[Concatenate[Bench, P], Awaitable[None]],
+) -> Callable[Concatenate[Bench, P], None]:
+    """Do as `check` does, where tools ask before they run."""
+    return _test(body, Where.asking)
+
+
+def check_alone(
+    body: Callable[Concatenate[Bench, P], Awaitable[None]],
+) -> Callable[Concatenate[Bench, P], None]:
+    """Make a test of a check that opens, leaves and kills what it likes."""
+    return _test(body, Where.alone)
+
+
+def _test(
+    body: Callable[Concatenate[Bench, P], Awaitable[None]], where: Where
+) -> Callable[Concatenate[Bench, P], None]:
+    """Make a test that runs in trio whatever other plugins are installed."""
 
     @functools.wraps(body)
     def test(bench: Bench, *args: P.args, **kwargs: P.kwargs) -> None:
         failure: BaseException | None = None
         try:
-            trio.run(bench.perform, lambda: body(bench, *args, **kwargs))
+            bench.house.run(
+                lambda: bench.perform(lambda: body(bench, *args, **kwargs), where)
+            )
         except BaseException as error:  # the boundary: whatever it was ends the test
             failure = error
         # Outside of the handler, so that no chain of exceptions is shown.
         if failure is not None:
-            _report(failure)
+            report(failure)
 
     return test  # type: ignore[return-value]  # pytest passes the bench by its name
 
 
-def _report(error: BaseException) -> NoReturn:
+def report(error: BaseException) -> NoReturn:
     """End the test in pytest's way, by the most telling of what was raised."""
     found = list(leaves(error))
     for leaf in found:

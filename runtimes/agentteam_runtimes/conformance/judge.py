@@ -85,6 +85,11 @@ class Judge:
         self._started, self._ended, self._asks = set(), set(), set()
         self._exited = False
 
+    @property
+    def at_rest(self) -> bool:
+        """No fault, no turn that runs, and the process lives."""
+        return not self.faults and not self._exited and self._started <= self._ended
+
     def submits(self, batch: Batch) -> None:
         self._batches.add(batch.id)
         for item in batch.items:

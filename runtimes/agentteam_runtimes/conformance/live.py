@@ -50,15 +50,19 @@ class Live:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.judge = bench.judge
-        # Events before this one were told by earlier incarnations.
+        # What was told before is of earlier incarnations, or checks.
         self.since = len(self.judge.events)
         self._told = trio.Event()
 
-    def emit(self, events: object) -> None:
-        """Be the `emit` of the driver: a plain call that keeps and judges."""
-        self.judge.hear(events)  # type: ignore[arg-type]  # the judge looks at it
+    def look(self) -> None:
+        """Let whoever waits look again: something was told."""
         self._told.set()
         self._told = trio.Event()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The entries that this check has sent, to all its incarnations."""
+        return list(self.judge.entries.values())[self.bench.known :]
 
     # Looking at what was told
 
@@ -190,7 +194,7 @@ class Live:
 
     def agree(self) -> None:
         """Compare what was said of each entry with what the model was given."""
-        for entry in self.judge.entries.values():
+        for entry in self.entries:
             seen = self.bench.stage.seen(entry.item)
             if seen is None or not entry.accepted:
                 continue

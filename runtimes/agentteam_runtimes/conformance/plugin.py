@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from agentteam_protocol.errors import RuntimeMissing
-from agentteam_runtimes.conformance.bench import Bench
+from agentteam_runtimes.conformance.bench import Bench, report
 from agentteam_runtimes.conformance.claims import Claims
+from agentteam_runtimes.conformance.house import House
 from agentteam_runtimes.driver import CONTRACT
 from agentteam_runtimes.plugins import find_plugins
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from agentteam_runtimes.conformance.stage import OpenStage
     from agentteam_runtimes.driver import Driver
 
@@ -70,16 +73,30 @@ def open_stage(request: pytest.FixtureRequest) -> OpenStage:
     return cast("OpenStage", _load(named))
 
 
-@pytest.fixture
-def bench(
+@pytest.fixture(scope="session")
+def house(
     request: pytest.FixtureRequest,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     driver: Driver,
     open_stage: OpenStage,
-) -> Bench:
-    claims = request.config.stash[CLAIMS]
+) -> Iterator[House]:
+    """Give the scenes that the checks share; at the end it is looked what is left."""
     patience = float(request.config.getoption("--patience") or PATIENCE_SECONDS)
-    return Bench(driver, open_stage, tmp_path, claims, patience)
+    place = tmp_path_factory.mktemp(driver.name)
+    house = House(driver, open_stage, place, patience)
+    yield house
+    try:
+        house.close()
+    except Exception as error:  # the boundary, as for a check
+        failure = error
+    else:
+        return
+    report(failure)
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest, house: House) -> Bench:
+    return Bench(house, request.config.stash[CLAIMS])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

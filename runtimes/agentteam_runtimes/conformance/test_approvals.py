@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from agentteam_protocol.approval import ApprovalOutcome
-from agentteam_runtimes.conformance.bench import check
+from agentteam_runtimes.conformance.bench import check_asking
 from agentteam_runtimes.conformance.verdict import Fault
 from agentteam_runtimes.driver import AskClosed, Asked, AskRef, TurnEnded
 
@@ -21,9 +21,9 @@ ONLY_A_YES = "`allowed_once` is the only grant; everything else is a no."
 
 
 @pytest.mark.parametrize("outcome", ["allowed-once", "rejected", "unavailable"])
-@check
+@check_asking
 async def test_only_a_yes_lets_the_tool_run(bench: Bench, outcome: str) -> None:
-    async with bench.open(asks=True) as live:
+    async with bench.open() as live:
         turn, asked = await _ask(live)
         decided = ApprovalOutcome(outcome)
         await live.bounded("answer", live.runtime.answer(asked.ask, decided))
@@ -38,10 +38,10 @@ async def test_only_a_yes_lets_the_tool_run(bench: Bench, outcome: str) -> None:
         await live.next_turn()
 
 
-@check
+@check_asking
 async def test_a_cut_closes_the_ask_for_good(bench: Bench) -> None:
     bench.needs_interrupt()
-    async with bench.open(asks=True) as live:
+    async with bench.open() as live:
         turn, asked = await _ask(live)
         await live.interrupt(turn)
         await live.ended(turn, " after an interrupt while it asked")
@@ -58,10 +58,10 @@ async def test_a_cut_closes_the_ask_for_good(bench: Bench) -> None:
         bench.claims.show("approval_cancel", "closed by the cut")
 
 
-@check
+@check_asking
 async def test_a_cut_as_the_session_makes_it_runs_nothing(bench: Bench) -> None:
     bench.needs_interrupt()
-    async with bench.open(asks=True) as live:
+    async with bench.open() as live:
         turn, asked = await _ask(live)
         no = ApprovalOutcome.cancelled
         await live.bounded("answer", live.runtime.answer(asked.ask, no))
@@ -73,10 +73,10 @@ async def test_a_cut_as_the_session_makes_it_runs_nothing(bench: Bench) -> None:
             raise Fault("a cancelled ask ran its tool", ONLY_A_YES)
 
 
-@check
+@check_asking
 async def test_an_open_ask_blocks_nothing(bench: Bench) -> None:
     bench.needs_interrupt()
-    async with bench.open(asks=True) as live:
+    async with bench.open() as live:
         turn, asked = await _ask(live)
         with trio.move_on_after(bench.patience):
             await live.runtime.interrupt(turn)
@@ -96,9 +96,9 @@ async def test_an_open_ask_blocks_nothing(bench: Bench) -> None:
         await live.ended(turn, " after an interrupt while it asked")
 
 
-@check
+@check_asking
 async def test_an_answer_to_an_unknown_ask_is_ignored(bench: Bench) -> None:
-    async with bench.open(asks=True) as live:
+    async with bench.open() as live:
         yes = ApprovalOutcome.allowed_once
         nobody = AskRef("an-ask-of-nobody")
         await live.bounded("answer", live.runtime.answer(nobody, yes))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentteam_runtimes.conformance import traces
-from agentteam_runtimes.conformance.bench import check, not_tried
+from agentteam_runtimes.conformance.bench import check, check_alone
+from agentteam_runtimes.conformance.scene import not_tried
 from agentteam_runtimes.conformance.verdict import Fault
 
 if TYPE_CHECKING:
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Containment
     from agentteam_runtimes.process_table import Process
 
-# What a tool starts, in front of a program that stays; `$1` is where it writes its id.
+# What a tool starts in front of a program that stays; it writes its id to the file.
 KINDS = {
-    "deaf to TERM": 'sh {program} "$1" & exec sleep 300\n',
-    "of its own session": 'setsid sh {program} "$1" & exec sleep 300\n',
+    "deaf to TERM": 'sh "{program}" "{file}" &\n',
+    "of its own session": 'setsid sh "{program}" "{file}" &\n',
     "an orphan without environment": (
-        '(env -i PATH="$PATH" setsid sh {program} "$1" >/dev/null 2>&1 &)\n'
-        "exec sleep 300\n"
+        '(env -i PATH="$PATH" setsid sh "{program}" "{file}" >/dev/null 2>&1 &)\n'
     ),
 }
 
@@ -35,7 +35,7 @@ async def test_what_a_cut_turn_left_is_swept(bench: Bench, kind: str) -> None:
         contained = _contained(live)
         mark = contained.mark()
         turn = await live.begin(_leaving(bench, kind))
-        child = await live.holding("child")
+        child = await live.holding(kind)
         await live.interrupt(turn)
         await live.ended(turn, " after the interrupt of its tool")
         if not bench.able.leaves_children_after_interrupt:
@@ -72,29 +72,32 @@ async def test_a_sweep_spares_what_an_earlier_turn_started(bench: Bench) -> None
                 "`sweep` ends what was born after the mark: a development server of an"
                 " earlier turn stays.",
             )
+        traces.kill(server)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@check
-async def test_leaving_ends_what_tools_left(bench: Bench, kind: str) -> None:
+@check_alone
+async def test_leaving_ends_what_tools_left(bench: Bench) -> None:
     async with bench.open() as live:
-        await live.begin(_leaving(bench, kind))
-        child = await live.holding("child")
-    left = await bench.gone([child], 3.0)
-    for process in left:
-        traces.kill(process)
-    if left:
-        raise Fault(
-            f"a process {kind} outlived the incarnation: {traces.shown(left)}",
-            "leaving the context of `open` ends all of it (`open_incarnation` does it).",
-        )
+        await live.begin(_leaving(bench, *KINDS))
+        children = {kind: await live.holding(kind) for kind in KINDS}
+    left = await bench.gone(list(children.values()), 3.0)
+    for kind, child in children.items():
+        if child in left:
+            raise Fault(
+                f"a process {kind} outlived the incarnation: {traces.shown([child])}",
+                "leaving the context of `open` ends all of it (`open_incarnation` does"
+                " it).",
+            )
 
 
-def _leaving(bench: Bench, kind: str) -> str:
-    """Make the model run a tool that leaves such a child."""
+def _leaving(bench: Bench, *kinds: str) -> str:
+    """Make the model run a tool that leaves such children."""
     program = bench.workdir / "child.program"
     program.write_text(traces.DEAF)
-    return bench.tool(KINDS[kind].format(program=program), "child")
+    starts = (
+        KINDS[kind].format(program=program, file=bench.workdir / kind) for kind in kinds
+    )
+    return bench.tool("".join(starts) + "exec sleep 300\n", "tool")
 
 
 def _contained(live: Live) -> Containment:

@@ -9,7 +9,8 @@ import trio
 
 from agentteam_protocol.errors import RuntimeFailure
 from agentteam_runtimes.conformance import traces
-from agentteam_runtimes.conformance.bench import check, not_tried
+from agentteam_runtimes.conformance.bench import check_alone
+from agentteam_runtimes.conformance.scene import not_tried
 from agentteam_runtimes.conformance.verdict import Fault
 from agentteam_runtimes.driver import Asked, Exited, Output
 
@@ -22,7 +23,7 @@ LEFT = "when the runtime is gone, what it started is ended too; survivors are na
 
 
 @pytest.mark.parametrize("phase", ["idle", "at once", "streaming", "tool", "asking"])
-@check
+@check_alone
 async def test_the_death_of_the_runtime_is_told_once(bench: Bench, phase: str) -> None:
     async with bench.open(asks=phase == "asking") as live:
         victim = _runtime(live)
@@ -40,7 +41,7 @@ async def test_the_death_of_the_runtime_is_told_once(bench: Bench, phase: str) -
             raise Fault("the end was told twice", "`Exited` comes once, and last.")
 
 
-@check
+@check_alone
 async def test_a_call_that_waits_is_answered_by_the_death(bench: Bench) -> None:
     async with bench.open() as live:
         victim = _runtime(live)
@@ -51,7 +52,7 @@ async def test_a_call_that_waits_is_answered_by_the_death(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])
-@check
+@check_alone
 async def test_the_session_can_end_it(bench: Bench, how: str) -> None:
     async with bench.open() as live:
         contained = live.runtime.containment

@@ -1,10 +1,14 @@
-"""Hostile output: what a model or a tool says is data, however much and whatever."""
+"""
+Hostile output: what a model or a tool says is data, however much and whatever.
+
+Alone, for it fills the context of its session.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentteam_runtimes.conformance.bench import check
+from agentteam_runtimes.conformance.bench import check_alone
 from agentteam_runtimes.conformance.verdict import Fault
 from agentteam_runtimes.driver import Output, Said, TurnStatus
 
@@ -25,7 +29,7 @@ OUTPUT = {
 }
 
 
-@check
+@check_alone
 async def test_whatever_the_model_says_arrives_as_it_is(bench: Bench) -> None:
     async with bench.open() as live:
         for kind, words in WORDS.items():
@@ -41,7 +45,7 @@ async def test_whatever_the_model_says_arrives_as_it_is(bench: Bench) -> None:
         await live.next_turn()
 
 
-@check
+@check_alone
 async def test_whatever_a_tool_prints_the_session_goes_on(bench: Bench) -> None:
     async with bench.open() as live:
         for kind, shell in OUTPUT.items():

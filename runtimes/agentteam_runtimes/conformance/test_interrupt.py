@@ -9,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from agentteam_runtimes.conformance import traces
-from agentteam_runtimes.conformance.bench import check
+from agentteam_runtimes.conformance.bench import check, check_asking
 from agentteam_runtimes.conformance.verdict import Fault
 from agentteam_runtimes.driver import (
     Asked,
@@ -34,15 +34,22 @@ ONCE = "an interrupt is one request for one turn, and concerns no other."
 LONG = 30.0
 
 
-@pytest.mark.parametrize("phase", ["streaming", "tool", "deaf tool", "asking"])
+@pytest.mark.parametrize("phase", ["streaming", "tool", "deaf tool"])
 @check
 async def test_an_interrupt_ends_the_turn_and_leaves_the_session(
     bench: Bench, phase: str
 ) -> None:
     bench.needs_interrupt()
-    async with bench.open(asks=phase == "asking") as live:
+    async with bench.open() as live:
         turn = await _reach(live, phase)
         await _cut(live, turn, phase)
+
+
+@check_asking
+async def test_an_interrupt_ends_a_turn_that_asks(bench: Bench) -> None:
+    bench.needs_interrupt()
+    async with bench.open() as live:
+        await _cut(live, await _reach(live, "asking"), "asking")
 
 
 @check

@@ -9,7 +9,7 @@ import pytest
 
 from agentteam_protocol.errors import RuntimeFailure
 from agentteam_runtimes.conformance import traces
-from agentteam_runtimes.conformance.bench import check
+from agentteam_runtimes.conformance.bench import check_alone
 from agentteam_runtimes.conformance.verdict import Fault
 from agentteam_runtimes.driver import (
     EvidenceLevel,
@@ -27,7 +27,7 @@ NAMED = "`SessionNamed` tells the name by which the session can be resumed."
 
 
 @pytest.mark.parametrize("end", ["left", "killed"])
-@check
+@check_alone
 async def test_a_resumed_session_goes_on_and_repeats_nothing(
     bench: Bench, end: str
 ) -> None:
@@ -49,7 +49,7 @@ async def test_a_resumed_session_goes_on_and_repeats_nothing(
             )
         await live.next_turn()
         if bench.able.evidence is not EvidenceLevel.none:
-            first = next(iter(live.judge.entries.values()))
+            first = live.entries[0]
             found = await live.history(first)
             if found.get(first.item.id) != "surfaced":
                 raise Fault(
@@ -60,7 +60,7 @@ async def test_a_resumed_session_goes_on_and_repeats_nothing(
     bench.claims.show("resume", f"after it was {end}")
 
 
-@check
+@check_alone
 async def test_a_session_that_does_not_exist_is_told_as_that(bench: Bench) -> None:
     bench.needs("resume")
     async with bench.open() as live:

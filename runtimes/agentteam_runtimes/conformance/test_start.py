@@ -10,7 +10,7 @@ from attrs import evolve
 
 from agentteam_protocol.errors import RuntimeFailure, RuntimeMissing
 from agentteam_runtimes import driver as d
-from agentteam_runtimes.conformance.bench import check
+from agentteam_runtimes.conformance.bench import check, check_alone
 from agentteam_runtimes.conformance.verdict import Fault
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ async def test_a_program_that_is_not_there_is_told(bench: Bench) -> None:
     raise Fault("probe() found a program where there is none", MISSING)
 
 
-@check
+@check_alone
 async def test_a_workdir_that_is_not_there_is_told(bench: Bench) -> None:
-    spec = evolve(bench.spec(), workdir=bench.directory / "nowhere")
+    spec = evolve(bench.spec(), workdir=bench.workdir / "nowhere")
     with trio.move_on_after(bench.patience):
         try:
             async with bench.driver.open(spec, None, lambda _: None):
@@ -81,7 +81,7 @@ async def test_a_runtime_has_the_methods_of_the_contract(bench: Bench) -> None:
             )
 
 
-@check
+@check_alone
 async def test_leaving_ends_the_runtime_whatever_it_does(bench: Bench) -> None:
     async with bench.open() as live:
         await live.begin(bench.stage.stream(30))
@@ -93,7 +93,7 @@ async def test_leaving_ends_the_runtime_whatever_it_does(bench: Bench) -> None:
         )
 
 
-@check
+@check_alone
 async def test_a_start_that_is_cancelled_leaves_nothing(bench: Bench) -> None:
     spec = bench.spec()
     for seconds in (0.0, 0.05, 0.3):

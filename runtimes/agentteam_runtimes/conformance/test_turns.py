@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentteam_protocol.errors import RuntimeRefused
-from agentteam_runtimes.conformance.bench import check, played
+from agentteam_runtimes.conformance.bench import check, check_alone, played
 from agentteam_runtimes.conformance.verdict import Fault
 from agentteam_runtimes.driver import (
     EvidenceLevel,
@@ -127,7 +127,7 @@ async def test_a_turn_that_fails_says_why(bench: Bench) -> None:
         await live.next_turn()
 
 
-@check
+@check_alone
 async def test_any_text_is_an_entry_like_another(bench: Bench) -> None:
     async with bench.open() as live:
         for text in BODIES.values():
@@ -152,7 +152,7 @@ async def test_history_knows_what_was_read_and_invents_nothing(bench: Bench) -> 
         return
     async with bench.open() as live:
         await live.next_turn()
-        (read,) = live.judge.entries.values()
+        (read,) = live.entries
         never = live.entry("never sent")
         live.judge.steers(never)
         unsent = live.judge.entries[never.key]

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trio
+
 from agentteam_runtimes.process_table import Process, read_process, read_table
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ def marked(mark: str) -> list[Process]:
 def living(processes: Iterable[Process]) -> list[Process]:
     """Keep those that are still there and run."""
     return [p for p in processes if (now := read_process(p.pid)) and _same(p, now)]
+
+
+async def gone(processes: list[Process], within: float) -> list[Process]:
+    """Wait until these have ended; returns those that have not."""
+    with trio.move_on_after(within):
+        while living(processes):  # noqa: ASYNC110 - the kernel sets no event
+            await trio.sleep(0.02)
+    return living(processes)
 
 
 def read_pid(file: Path) -> Process | None:
