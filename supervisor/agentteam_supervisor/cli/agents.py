@@ -35,7 +35,9 @@ def agents() -> None:
 @click.option("--no-auto-reply", is_flag=True, help="Do not publish final texts.")
 @click.option("--resume", metavar="SESSION", help="Go on with a session you have.")
 @click.option(
-    "--options", "options_json", help="JSON: bin, env, home, config, args, resume."
+    "--options",
+    "options_json",
+    help="JSON: bin, command, env, home, config, args, resume.",
 )
 @server_options
 def add(
@@ -187,12 +189,31 @@ def _row(agent: dict[str, Any]) -> list[str]:
 @click.argument("agent")
 @server_options
 def remove(agent: str, state_dir: Path, url: str | None, as_json: bool) -> None:
-    """End the session of AGENT and forget it; its messages stay."""
+    """
+    End the session of AGENT and forget its settings.
+
+    What waits for it is cancelled. Its messages and its turns stay and are read by id,
+    which is printed; its name is free for another agent.
+    """
     from agentteam_supervisor.cli.client import agent_path
 
     with connect(state_dir, url) as client:
-        client.delete(agent_path(agent))
+        path = agent_path(agent)
+        gone = client.get(path)
+        client.delete(path)
+    kept = {"agent": gone["id"], "target": part(gone, "target").get("id")}
     if as_json:
-        print_json({"removed": agent})
+        print_json({"removed": agent, "kept": kept})
     else:
-        click.echo(say(f"agent {agent} is gone", f"已移除 agent {agent}"))
+        click.echo(_gone(agent, kept))
+
+
+def _gone(agent: str, kept: dict[str, Any]) -> str:
+    return say(
+        f"agent {agent} is gone; its history stays:\n"
+        f"  agentteam messages {kept['target']}\n"
+        f"  agentteam replay {kept['agent']}",
+        f"已移除 agent {agent}；历史记录仍保留：\n"
+        f"  agentteam messages {kept['target']}\n"
+        f"  agentteam replay {kept['agent']}",
+    )

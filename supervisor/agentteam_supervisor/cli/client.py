@@ -118,7 +118,8 @@ class Client:
             return call(f"/api/targets/{segment(other)}")
         except CommandFailed as exc:
             missing = exc.problem.get("status") == 404
-            raise (refused if missing else exc) from None
+            known = not missing or "removed" in exc.problem
+            raise (exc if known else refused) from None
 
     def delivery(self, delivery_id: str, wait: float = 0) -> JsonObject:
         """Get a delivery; waits for its terminal state for so many seconds."""

@@ -23,7 +23,7 @@ from agentteam_supervisor.server import (
 from agentteam_supervisor.server.freshness import Fencing
 from agentteam_supervisor.server.options import shown_options
 from agentteam_supervisor.server.prepared import Prepared
-from agentteam_supervisor.server.problems import conflict, invalid, unknown
+from agentteam_supervisor.server.problems import Problem, conflict, invalid, unknown
 from agentteam_supervisor.server.schema import agents, daemons
 
 if TYPE_CHECKING:
@@ -60,8 +60,31 @@ def find(tx: Tx, ref: str) -> Row:
     """Find a living agent by id or name; raises `Problem`."""
     row = get(tx, ref)
     if row is None:
-        raise unknown("agent", ref)
+        raise _absent(tx, ref)
     return row
+
+
+def find_past(tx: Tx, ref: str) -> Row:
+    """Find an agent, by its id also one that was removed: its history stays."""
+    row = get(tx, ref) or tx.one(select(agents).where(agents.c.id == ref))
+    if row is None:
+        raise _absent(tx, ref)
+    return row
+
+
+def _absent(tx: Tx, ref: str) -> Problem:
+    """Say that there is no such agent; of a removed one, where its history is."""
+    named = (agents.c.name == ref) | (agents.c.id == ref)
+    past = tx.one(select(agents).where(named).order_by(agents.c.seq.desc()).limit(1))
+    if past is None:
+        return unknown("agent", ref)
+    return Problem(
+        404,
+        "unknown_agent",
+        f"the agent {past['name']} was removed; what it did is kept under {past['id']},"
+        f" its messages under {past['target_id']}",
+        removed={"agent": past["id"], "target": past["target_id"]},
+    )
 
 
 def get(tx: Tx, ref: str) -> Row | None:

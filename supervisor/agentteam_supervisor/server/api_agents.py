@@ -179,7 +179,7 @@ async def list_activity(request: Request) -> Response:
     ref = request.path_params["agent"]
 
     def view(tx: Tx) -> Any:
-        agent = agents.find(tx, ref)
+        agent = agents.find_past(tx, ref)
         if last is not None:
             return {"items": activities.newest(tx, agent["id"], last)}
         return {"items": activities.after(tx, agent["id"], after, limit)}
@@ -193,7 +193,7 @@ async def list_runs(request: Request) -> Response:
     ref = request.path_params["agent"]
 
     def view(tx: Tx) -> Any:
-        agent = agents.find(tx, ref)
+        agent = agents.find_past(tx, ref)
         if last is not None:
             return {"runs": runs.newest(tx, agent["id"], last)}
         return {"runs": runs.after(tx, agent["id"], after, limit)}
@@ -206,7 +206,7 @@ async def read_journal(request: Request) -> Response:
     after, limit = page(request)
     ref = request.path_params["agent"]
     served = services(request)
-    agent = await served.store.read(lambda tx: agents.find(tx, ref)["id"])
+    agent = await served.store.read(lambda tx: agents.find_past(tx, ref)["id"])
     asked = {"after": after, "limit": limit}
     answer = await served.link.ask(agent, "journal", asked)
     return respond(request, Reply(200, {"events": [], **answer.body}))

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from agentteam_protocol.ids import AgentId, TargetId, mint
 from agentteam_supervisor.server import frontiers
 from agentteam_supervisor.server.prepared import Prepared
-from agentteam_supervisor.server.problems import conflict, invalid, unknown
+from agentteam_supervisor.server.problems import Problem, conflict, invalid, unknown
 from agentteam_supervisor.server.schema import agents, members, targets
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ _BY_NAME = Prepared(
     select(targets).where(
         targets.c.name == bindparam("ref"), targets.c.retired_at.is_(None)
     )
+)
+_PAST = Prepared(
+    select(targets)
+    .where(targets.c.name == bindparam("ref"), targets.c.retired_at.is_not(None))
+    .order_by(targets.c.seq.desc())
+    .limit(1)
 )
 _MEMBERS = Prepared(
     select(agents, members.c.floor)
@@ -78,7 +84,15 @@ def find(tx: Tx, ref: str) -> Row:
         row = tx.one(query, ref=ref)
         if row is not None:
             return row
-    raise unknown("target", ref)
+    past = tx.one(_PAST, ref=ref)
+    if past is None:
+        raise unknown("target", ref)
+    raise Problem(
+        404,
+        "unknown_target",
+        f"the agent of {ref} was removed; its messages are kept under {past['id']}",
+        removed={"target": past["id"]},
+    )
 
 
 def create(tx: Tx, name: str, direct: bool = False) -> Row:

@@ -61,7 +61,7 @@ def test_a_dead_server_is_unreachable(run: Run) -> None:
 
 
 def test_an_error_is_json_where_json_is_asked_for(api: ApiServer, run: Run) -> None:
-    api.problem("DELETE /api/agents/x", 404, "unknown_agent", "there is no agent")
+    api.problem("GET /api/agents/x", 404, "unknown_agent", "there is no agent")
     result = run("agents", "rm", "x", "--json", "--url", api.url)
     problem = json.loads(result.stderr)
     assert (problem["type"], problem["exitCode"]) == ("unknown_agent", 1)
@@ -284,6 +284,20 @@ def test_watch_shows_one_agent_only_and_lets_its_words_flow(
         "[@demo 4] demo: hi",
         "(some events were missed; `agentteam messages` has the messages)",
     ]
+
+
+def test_who_removes_an_agent_hears_where_its_history_is(
+    api: ApiServer, run: Run
+) -> None:
+    api.answer("GET /api/agents/ada", {**IDLE, "target": {"id": "tgt_7", "name": "@a"}})
+    api.answer("DELETE /api/agents/ada", None, status=200)
+    result = run("agents", "rm", "@ada", "--url", api.url)
+    assert "agentteam messages tgt_7" in result.stdout
+    assert "agentteam replay agt_1" in result.stdout
+    gone = {"type": "unknown_target", "detail": "removed; see tgt_7", "removed": {}}
+    api.answer("GET /api/targets/@ada/messages", gone, status=404)
+    result = run("messages", "ada", "--url", api.url)
+    assert result.stderr == "error: removed; see tgt_7\n"
 
 
 def test_watch_gives_json_for_programs(api: ApiServer, run: Run) -> None:

@@ -211,6 +211,14 @@ async def test_forgotten_agent_leaves_its_messages(server: RunningServer) -> Non
         (delivery,) = kept["messages"][0]["deliveries"]
         assert delivery["state"] == "cancelled"
         assert delivery["diagnostic"]["whatToDo"]
+        # Who asks by its name hears where it is; what it did is read by its id.
+        absent = (await server.client.get("/api/agents/ada/runs")).json()
+        assert absent["removed"]["agent"] == agent["id"]
+        assert agent["id"] in absent["detail"]
+        absent = (await server.client.get("/api/targets/@ada/messages")).json()
+        assert absent["removed"] == {"target": agent["target"]["id"]}
+        for what, name in (("runs", "runs"), ("activity", "items")):
+            assert name in await server.get(f"/api/agents/{agent['id']}/{what}")
         # The name is free again, and nothing of the old one comes along.
         again = await server.agent("ada")
         assert again["id"] != agent["id"]
