@@ -21,6 +21,7 @@ AGENT_KEYS: dict[str, type] = {
 }
 OPTION_KEYS: dict[str, type] = {
     "bin": str,
+    "command": list,
     "env": dict,
     "home": str,
     "config": dict,

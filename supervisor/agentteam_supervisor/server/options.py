@@ -12,7 +12,7 @@ from agentteam_supervisor.server.problems import invalid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KEYS = ("bin", "env", "home", "config", "args", "resume")
+KEYS = ("bin", "command", "env", "home", "config", "args", "resume")
 # As the kernel has it, with the NUL at the end.
 PATH_MAX = 4096
 # A NUL as JSON writes it; a backslash of the text itself stands doubled.
@@ -55,6 +55,7 @@ def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 _EXPECTED = {
     "bin": "a path without NUL characters",
+    "command": "a list of strings without NUL characters, a program and its words",
     "home": "a path without NUL characters",
     "env": "an object of strings without NUL characters, its names not empty and"
     " without '='",
@@ -70,6 +71,8 @@ def _fits(key: str, value: Any) -> bool:
             return value != "" and _all_text([value])
         case "args":
             return isinstance(value, list) and _all_text(list(cast("Any", value)))
+        case "command":
+            return _fits("args", value) and value[:1] not in ([], [""])
         case "env":
             return isinstance(value, dict) and _is_env(cast("dict[str, Any]", value))
         case _:

@@ -45,6 +45,9 @@ async def test_bad_name_is_refused(name: Any, server: RunningServer) -> None:
     [
         ({"options": {"colour": "red"}}, "unknown_option"),
         ({"options": {"args": "x"}}, "invalid_option"),
+        ({"options": {"command": "opencode acp"}}, "invalid_option"),
+        ({"options": {"command": []}}, "invalid_option"),
+        ({"options": {"command": ["", "acp"]}}, "invalid_option"),
         ({"options": {"env": {"A": 1}}}, "invalid_option"),
         ({"options": []}, "invalid_field"),
         ({"approvalPolicy": "always"}, "unknown_approval_policy"),
