@@ -17,6 +17,8 @@ import pytest
 import trio
 from attrs import field, frozen
 from tests.kit import chat_model, claude_model, mcp_server, model_server
+from tests.kit.acp_coder import AcpCoder
+from tests.kit.acp_home import make_acp_home
 from tests.kit.claude_coder import ClaudeCoder
 from tests.kit.claude_home import make_claude_home
 from tests.kit.coder import ASKS, Coder
@@ -119,11 +121,26 @@ def _opencode(runtime: str, *install: str) -> Entrant:
     )
 
 
+def _acp() -> Entrant:
+    return Entrant(
+        name="acp",
+        runtime="acp",
+        part="opencode",
+        agent=AcpCoder,
+        model=chat_model.ChatModel,
+        serve=chat_model.serve_connection,
+        home=make_acp_home,
+        tool_server=_opencode_server,
+        asks={"permission": {"bash": "ask"}},
+    )
+
+
 LINEUP = [
     _codex(),
     _claude("claude"),
     _claude("claude-2.1.197"),
     _opencode("opencode"),
     _opencode("builtin", "runtimes", "install", "builtin", "--from"),
+    _acp(),
 ]
 EACH = [pytest.param(e, id=e.name, marks=pytest.mark.needs(e.part)) for e in LINEUP]

@@ -90,7 +90,7 @@ class AcpDriver:
         failure: RuntimeFailure | None = None
         line = _Line(emit)
         words = command(spec.options)
-        with scratch(spec.state_dir / "acp-tmp") as temporary:
+        with scratch(spec.state_dir / "tmp") as temporary:
             async with (
                 open_incarnation(
                     words,
