@@ -7,7 +7,7 @@ import { markRead, readUpTo } from "./reading.js";
 import { drawRun, startOf } from "./run.js";
 import { say } from "./words.js";
 
-const PAGE = 100;
+const PAGE = 200;
 const NEAR = 80; // pixels from the end that still count as being there
 
 export class Conversation {
@@ -81,7 +81,9 @@ export class Conversation {
 
   draw() {
     const there = this.page.state.messagesOf(this.target);
-    for (const message of there.values()) if (message.targetSeq >= this.oldest) this.#drawMessage(message);
+    const missing = [...there.values()].filter((each) => each.targetSeq >= this.oldest && !this.elements.has(`m${each.targetSeq}`));
+    missing.sort((a, b) => b.targetSeq - a.targetSeq); // each goes to the front at once
+    for (const message of missing) this.#drawMessage(message);
     for (const run of this.page.state.runs.values()) this.#drawRun(run);
     const words = !there.size ? "empty" : this.oldest > 1 ? "older" : "beginning";
     this.top.textContent = say(words);
@@ -142,7 +144,8 @@ export class Conversation {
       return;
     }
     let next = null;
-    for (let last = this.log.lastElementChild; last && last.place > place; last = last.previousElementSibling) next = last;
+    if (place < this.log.firstElementChild?.place) next = this.log.firstElementChild;
+    else for (let last = this.log.lastElementChild; last && last.place > place; last = last.previousElementSibling) next = last;
     this.log.insertBefore(element, next);
   }
 
