@@ -35,7 +35,7 @@ from attrs import define, field
 
 from agentteam_protocol.delivery import Evidence
 from agentteam_protocol.ids import ItemId, mint
-from agentteam_runtimes import jsonfields
+from agentteam_runtimes import jsonfields, logins
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.content import tool_results, tools_used
 from agentteam_runtimes.driver import (
@@ -63,12 +63,15 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
+LOG_IN = (
+    "log in to Claude Code (run `claude`, then /login) or set ANTHROPIC_API_KEY in the"
+    " agent's environment"
+)
 NAMED = "requesting user_message_uuids, message_start"
 REPEATED = "isReplay, message_start"
 MOST_REMEMBERED = 256  # turns and calls: a long session stays small
 
 NOTICES = {
-    "api_retry": "the model failed, claude retries",
     "compact_boundary": "claude compacted its history",
     "permission_denied": "claude denied a call by its own rules",
 }
@@ -110,6 +113,7 @@ class _Round:
     owner: str | None = None
     answered: bool = False  # the model has begun to answer its first request
     spoken: bool = False  # a whole message of it has come
+    retried: bool = False  # and people were told so
 
 
 def uuid_of(items: Iterable[InputItem]) -> str:
@@ -277,10 +281,18 @@ class Turns:
             for uuid in jsonfields.strings(line, "user_message_uuids"):
                 if entry := self._entries.get(uuid):
                     entry.stage = Stage.asked
+        elif subtype == "api_retry":
+            return self._retried(jsonfields.text(line, "error", "message"))
         elif what := NOTICES.get(subtype):
             detail = jsonfields.text(line, "error", "message", "tool_name")
             return [Noticed(what, detail)]
         return []
+
+    def _retried(self, why: str) -> list[RuntimeEvent]:
+        """Tell people of the first retry of a round; the rest is the same again."""
+        first, self._round.retried = not self._round.retried, True
+        what = "the model failed, claude retries"
+        return [Noticed(f"{what}: {why}" if why else what, why, told=first)]
 
     def _begin(self) -> list[RuntimeEvent]:
         """A round begins, or the one that began with its input says so."""
@@ -428,8 +440,16 @@ class Turns:
         self._entries = {k: e for k, e in self._entries.items() if k not in kept}
         self.carry((item.key, item.id) for item in items)
         outcomes = turn.dropped | {item.id: ItemOutcome.carried for item in items}
-        text = turn.answer if status is TurnStatus.completed else ""
-        ended = TurnEnded(TurnRef(turn.id), status, detail, outcomes, text, turn.usage)
+        failed = status is TurnStatus.failed
+        ended = TurnEnded(
+            TurnRef(turn.id),
+            status,
+            detail,
+            outcomes,
+            text=turn.answer if status is TurnStatus.completed else "",
+            usage=turn.usage,
+            advice=logins.advice(detail, LOG_IN) if failed else "",
+        )
         return [*self._told(turn), ended]
 
     def _told(self, turn: _Turn) -> list[RuntimeEvent]:

@@ -71,11 +71,18 @@ def tool_input(item: JsonObject) -> str:
     return as_json(shown)
 
 
-def error_notice(params: JsonObject) -> Noticed:
+def error_notice(params: JsonObject, *, first: bool) -> Noticed:
     """Tell of an error of the model; a final one also fails its turn."""
-    message = jsonfields.text(jsonfields.mapping(params, "error"), "message")
-    retries = params.get("willRetry") is True
-    return Noticed("the model failed, codex retries" if retries else "error", message)
+    error = jsonfields.mapping(params, "error")
+    words = [jsonfields.text(error, k) for k in ("message", "additionalDetails")]
+    said = ": ".join(word for word in words if word)
+    if not retries(params):
+        return Noticed("error", said)
+    return Noticed(f"the model failed, codex retries: {said}", said, told=first)
+
+
+def retries(params: JsonObject) -> bool:
+    return params.get("willRetry") is True
 
 
 def tokens(breakdown: JsonObject) -> dict[str, int]:

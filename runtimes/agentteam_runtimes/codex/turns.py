@@ -27,12 +27,13 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, field
 
 from agentteam_protocol.delivery import Evidence
-from agentteam_runtimes import jsonfields
+from agentteam_runtimes import jsonfields, logins
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.children import Children
 from agentteam_runtimes.codex.items import (
     call_id,
     error_notice,
+    retries,
     tokens,
     tool_ended,
     tool_started,
@@ -62,6 +63,10 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
+LOG_IN = (
+    "log in to Codex (codex login) or set the key of its model provider in the agent's"
+    " environment"
+)
 EVIDENCE = "item/completed userMessage clientId"
 MOST_REMEMBERED = 256  # turns, entries and held events: a long session stays small
 
@@ -93,6 +98,7 @@ class _Turn:
     started: bool = False
     ended: bool = False
     answer: str = ""
+    retried: bool = False  # and people were told so
     before: dict[str, int] | None = None  # the thread's token totals when it began
     usage: dict[str, int] = field(factory=dict[str, int])
 
@@ -294,7 +300,8 @@ class Turns:
                     turn, jsonfields.mapping(event.params, "item"), done
                 )
             case wire.ERROR:
-                events.append(error_notice(event.params))
+                events.append(error_notice(event.params, first=not turn.retried))
+                turn.retried |= retries(event.params)
             case _:
                 pass
         return events
@@ -335,11 +342,13 @@ class Turns:
         if self.active == turn.id:
             self.active = None
         error = jsonfields.mapping(ended, "error")
+        said = jsonfields.text(error, "message")
         return [
             TurnEnded(
                 TurnRef(turn.id),
                 STATUSES.get(jsonfields.text(ended, "status"), TurnStatus.failed),
-                detail=jsonfields.text(error, "message"),
+                detail=said,
+                advice=logins.advice(said, LOG_IN),
                 items=self._dropped(turn.id),
                 text=turn.answer,
                 usage=turn.usage,

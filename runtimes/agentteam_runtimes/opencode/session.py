@@ -207,10 +207,8 @@ class OpenCodeSession:
     def _status(self, status: JsonObject) -> list[RuntimeEvent]:
         if jsonfields.text(status, "type") != "retry":
             return []
-        what, why = (
-            "the model failed, OpenCode retries",
-            jsonfields.text(status, "message"),
-        )
+        why = jsonfields.text(status, "message")
+        what = f"the model failed, OpenCode retries: {why}"
         return [Noticed(what, why, told=jsonfields.number(status, "attempt") == 1)]
 
     def _error(self, error: JsonObject) -> list[RuntimeEvent]:

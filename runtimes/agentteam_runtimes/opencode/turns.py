@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, field
 
 from agentteam_protocol.delivery import Evidence
-from agentteam_runtimes import jsonfields
+from agentteam_runtimes import jsonfields, logins
 from agentteam_runtimes.driver import (
     Batch,
     InputItem,
@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
+LOG_IN = (
+    "set the key of the model's provider in the agent's environment, or log in to"
+    " OpenCode (opencode auth login)"
+)
 EVIDENCE = "step-start of the answer"
 MOST_REMEMBERED = 1024  # messages, entries, parts: a long session stays small
 
@@ -293,6 +297,7 @@ class Turns:
                 items=self._left(turn_id),
                 text=said[-1] if said else "",
                 usage=add_up(m.tokens for m in answers),
+                advice=logins.advice(detail, LOG_IN),
             )
         ]
 
