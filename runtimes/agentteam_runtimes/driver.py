@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 
-# The version of this contract. A draft may still change; from "1" on, the rule of
-# `runtimes/README.md` holds: what goes is kept for one version and told of before.
-CONTRACT = "1-draft"
+# The version of this contract. A driver says which one it was written for; what may
+# change under a number, and how it is told before, stands in `runtimes/ADAPTERS.md`.
+CONTRACT = 1
 
 
 class Steer(enum.StrEnum):
@@ -73,7 +73,6 @@ class Capabilities:
     batch_input: bool = False  # several entries in one submission
     steps: bool = False  # waits for us at step boundaries (the in-process loop)
     tools: bool = False  # offers send_message and read_history to its model
-    leaves_children_after_interrupt: bool = False
     maintenance: bool = False
     rewind: bool = False  # disabled everywhere for now (R67)
 
@@ -436,9 +435,14 @@ class Runtime(Protocol):
 
 
 class Driver(Protocol):
-    """One per runtime. `name` is what agents name it by."""
+    """
+    One per runtime. `name` is what agents name it by.
+
+    `contract` is the `CONTRACT` that it was written for, as a number of its own.
+    """
 
     name: str
+    contract: int
 
     def probe(self, options: Options) -> Capabilities:
         """Look at the installed version; raises `RuntimeMissing` with what to do."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 import trio
 
-from agentteam_runtimes import process_table
+from agentteam_runtimes import marks, orphans, process_table
 from agentteam_runtimes.containment import kill_cgroup, list_cgroup, remove_cgroup
 from agentteam_runtimes.process_tree import Swept, TreeIdentity, TreeProcess
 
@@ -47,6 +46,44 @@ async def end_tree(
     )
 
 
+async def end_marked(mark: str, within: float = 5.0) -> Swept:
+    """
+    End whatever else the last holder of a directory left, recorded or not.
+
+    For its only holder, before it starts anything. Finds who carries the mark and
+    all that is below; wardens are ended last.
+    """
+    found: dict[tuple[int, int], process_table.Process] = {}
+
+    def look() -> list[process_table.Process]:
+        left = _marked(mark, set(found))
+        found.update((p.key, p) for p in left)
+        guarded = [p for p in left if not orphans.is_warden(p.pid)]
+        return guarded or left
+
+    with trio.move_on_after(within):
+        while look():
+            process_table.strike(look)
+            await trio.sleep(0.005)
+    survivors = look()
+    left = {p.key for p in survivors}
+    return Swept(
+        tuple(TreeProcess.of(p) for key, p in found.items() if key not in left),
+        tuple(TreeProcess.of(p) for p in survivors),
+    )
+
+
+def _marked(mark: str, known: set[tuple[int, int]]) -> list[process_table.Process]:
+    table = [p for p in process_table.read_table() if p.alive]
+    ours = marks.forebears(table)
+    roots = marks.carriers(f"{marks.VARIABLE}={mark}", table) - ours
+    roots |= {p.pid for p in table if p.key in known}
+    members = {p.key: p for p in table if p.pid in roots}
+    for root in roots:
+        members |= {p.key: p for p in process_table.below(root, table)}
+    return [p for p in members.values() if p.pid not in ours]
+
+
 async def _end_warden(
     tree: TreeIdentity, found: dict[tuple[int, int], process_table.Process]
 ) -> None:
@@ -72,8 +109,9 @@ def _members(
         or p.pid in grouped
         or p.key in _keys(tree)
         or (leads and p.sid == tree.runtime.pid)
-        or (marker is not None and _carries(p.pid, marker))
     }
+    if marker is not None:
+        roots |= marks.carriers(marker, table)
     members = {p.key: p for p in table if p.pid in roots}
     for root in roots:
         members |= {p.key: p for p in process_table.below(root, table)}
@@ -83,11 +121,3 @@ def _members(
 
 def _keys(tree: TreeIdentity) -> set[tuple[int, int]]:
     return {(one.pid, one.ticks) for one in (tree.warden, tree.runtime)}
-
-
-def _carries(pid: int, marker: str) -> bool:
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
-    return marker.encode() in environment.split(b"\0")

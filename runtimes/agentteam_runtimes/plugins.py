@@ -7,19 +7,20 @@ loaded is reported to whoever asks for it, and disturbs no other.
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
 
 from attrs import frozen
 
 from agentteam_protocol.errors import RuntimeMissing
+from agentteam_runtimes.driver import CONTRACT, Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agentteam_runtimes.driver import Driver
-
 GROUP = "agentteam.runtimes"
+FITTING = "install a version of it that fits this one"
 
 
 @frozen
@@ -87,10 +88,26 @@ def _make(point: EntryPoint) -> Driver:
             f"the driver {point.value} cannot be loaded: {type(exc).__name__}: {exc}",
             "repair or uninstall the distribution that brings it",
         ) from exc
-    for wanted in ("name", "probe", "open"):
+    for wanted in ("name", "contract", "probe", "open"):
         if not hasattr(driver, wanted):
-            raise RuntimeMissing(
-                f"the driver {point.value} has no {wanted}",
-                "install a version of it that fits this one",
-            )
+            raise RuntimeMissing(f"the driver {point.value} has no {wanted}", FITTING)
+    check_contract(driver, point.value)
     return driver
+
+
+def check_contract(driver: Driver, called: str, ours: int = CONTRACT) -> None:
+    """Refuse a driver of a contract to come; warn of one that has had its time."""
+    theirs = driver.contract
+    if theirs > ours:
+        raise RuntimeMissing(
+            f"the driver {called} is written for contract {theirs} of drivers, and this"
+            f" agentteam-supervisor has contract {ours}",
+            "upgrade agentteam-supervisor, or install an older version of the driver",
+        )
+    if theirs < ours:
+        warnings.warn(
+            f"the driver {called} is written for contract {theirs} of drivers, and this"
+            f" is {ours}: what was deprecated before is gone; {FITTING}",
+            DeprecationWarning,
+            stacklevel=2,
+        )

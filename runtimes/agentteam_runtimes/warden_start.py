@@ -15,7 +15,7 @@ import trio
 from attrs import frozen
 
 from agentteam_protocol.errors import RuntimeMissing
-from agentteam_runtimes import orphans, warden
+from agentteam_runtimes import marks, orphans, warden
 from agentteam_runtimes.containment import make_cgroup, remove_cgroup
 from agentteam_runtimes.start_settings import SET_BIN, check_start, shown
 
@@ -95,7 +95,7 @@ async def start_warden(
                 stderr=subprocess.PIPE,
                 pass_fds=[fd],
                 start_new_session=True,  # Ctrl-C is for the supervisor alone
-                env=dict(env),
+                env=marks.marked(env),
                 cwd="/",
             )
     except OSError as error:

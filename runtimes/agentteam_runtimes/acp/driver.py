@@ -70,6 +70,7 @@ class AcpDriver:
     """The driver of whatever speaks the protocol."""
 
     name = "acp"
+    contract = 1
 
     def probe(self, options: Options) -> Capabilities:
         said = introduce(options)
@@ -80,7 +81,6 @@ class AcpDriver:
             approval_cancel=True,
             resume=said.loads,
             batch_input=True,
-            leaves_children_after_interrupt=True,
         )
 
     @asynccontextmanager

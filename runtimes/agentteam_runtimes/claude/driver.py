@@ -62,6 +62,7 @@ class ClaudeDriver:
     """The driver of Claude Code."""
 
     name = "claude"
+    contract = 1
 
     def probe(self, options: Options) -> Capabilities:
         return Capabilities(
@@ -73,7 +74,6 @@ class ClaudeDriver:
             resume=True,
             batch_input=True,
             tools=True,
-            leaves_children_after_interrupt=True,
         )
 
     @asynccontextmanager

@@ -35,6 +35,7 @@ from agentteam_runtimes.driver import (
     ItemOutcome,
     Noticed,
     ReadCalled,
+    Runtime,
     RuntimeEvent,
     SendCalled,
     SteerRefused,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @define(eq=False)
-class ClaudeSession:
+class ClaudeSession(Runtime):
     """Our session of one process. Opened by the driver, with the handshake done."""
 
     dialogue: Dialogue
@@ -88,9 +89,6 @@ class ClaudeSession:
             await self._write_input(uuid, item)
         except RuntimeRefused as refused:
             raise SteerRefused(refused.message) from refused
-
-    async def next_step(self, turn: TurnRef, items: Sequence[InputItem]) -> None:
-        raise RuntimeRefused("claude takes its steps by itself")
 
     async def interrupt(self, turn: TurnRef | None) -> None:
         if turn is not None and self.turns.has_ended(turn.id):
@@ -137,9 +135,6 @@ class ClaudeSession:
         )
         self._remember()
         return found
-
-    async def maintain(self, task: str) -> str:
-        raise RuntimeRefused(f"claude has no maintenance task {task}")
 
     # What Claude prints.
 

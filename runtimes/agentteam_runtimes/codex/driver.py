@@ -68,6 +68,7 @@ class CodexDriver:
     """The driver of Codex."""
 
     name = "codex"
+    contract = 1
 
     def probe(self, options: Options) -> Capabilities:
         return Capabilities(
@@ -79,7 +80,6 @@ class CodexDriver:
             resume=True,
             batch_input=True,
             tools=True,
-            leaves_children_after_interrupt=True,
         )
 
     @asynccontextmanager

@@ -31,6 +31,7 @@ from agentteam_runtimes.driver import (
     Emit,
     ItemOutcome,
     Noticed,
+    Runtime,
     RuntimeEvent,
     SteerRefused,
     SubmitRefused,
@@ -66,7 +67,7 @@ MOST_PAGES = 50
 
 
 @define(eq=False)
-class CodexSession:
+class CodexSession(Runtime):
     """Our thread of one app-server. Opened by the driver, with the handshake done."""
 
     connection: Connection
@@ -119,9 +120,6 @@ class CodexSession:
         if refusal is not None:
             raise SteerRefused(refusal.message, code=str(refusal.code))
 
-    async def next_step(self, turn: TurnRef, items: Sequence[InputItem]) -> None:
-        raise RuntimeRefused("codex takes its steps by itself")
-
     async def interrupt(self, turn: TurnRef | None) -> None:
         await self._cuts.interrupt(turn)
 
@@ -132,9 +130,6 @@ class CodexSession:
     async def tool_result(self, call: CallRef, text: str, *, error: bool) -> None:
         if finished := self._tools.finish(call, text, error):
             await self.connection.reply(*finished)
-
-    async def maintain(self, task: str) -> str:
-        raise RuntimeRefused(f"codex has no maintenance task {task}")
 
     async def history(self, keys: Mapping[str, ItemId]) -> Mapping[ItemId, ItemOutcome]:
         """

@@ -76,7 +76,7 @@ class Bench:
     async def _perform_alone(self, body: Callable[[], Awaitable[None]]) -> None:
         place = self.house.place()
         async with self.house.open_stage(place) as stage:
-            scene = Scene(self.driver, stage, place, self.house.patience)
+            scene = self.house.set_up(stage, place)
             self._enter(scene)
             try:
                 await body()
@@ -112,7 +112,7 @@ class Bench:
 
     def _enter(self, scene: Scene) -> None:
         self.scene = scene
-        self.claims.able = scene.able
+        self.claims.able = self.able
         self.known = len(scene.judge.entries)
         self.workdir.mkdir()
 
@@ -157,7 +157,8 @@ class Bench:
 
     @property
     def able(self) -> Capabilities:
-        return self.scene.able
+        assert self.house.able is not None, "a scene is set"
+        return self.house.able
 
     @property
     def judge(self) -> Judge:

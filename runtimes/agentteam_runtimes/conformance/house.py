@@ -11,8 +11,8 @@ from attrs import define, field
 
 from agentteam_runtimes.conformance.loop import Loop
 from agentteam_runtimes.conformance.scene import Scene
-from agentteam_runtimes.conformance.stage import OpenStage
-from agentteam_runtimes.driver import Driver
+from agentteam_runtimes.conformance.stage import OpenStage, Stage
+from agentteam_runtimes.driver import Capabilities, Driver
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,6 +26,7 @@ class House:
     open_stage: OpenStage
     directory: Path
     patience: float
+    able: Capabilities | None = None  # once a stage has said which program it is
     _loop: Loop = field(factory=Loop)
     _scenes: dict[bool, Scene] = field(factory=dict[bool, Scene])
     _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1))
@@ -46,6 +47,12 @@ class House:
         for name in ("work", "state"):
             (place / name).mkdir(parents=True)
         return place
+
+    def set_up(self, stage: Stage, place: Path) -> Scene:
+        """Set a stage; the first is asked for the program that all of them start."""
+        if self.able is None:
+            self.able = self.driver.probe(stage.options())
+        return Scene(self.driver, stage, place, self.patience)
 
     async def scene(self, *, asks: bool) -> Scene:
         """Give the scene that checks share, with its incarnation open."""
@@ -77,6 +84,6 @@ class House:
     ) -> None:
         place = self.place()
         async with self.open_stage(place) as stage:
-            scene = Scene(self.driver, stage, place, self.patience)
+            scene = self.set_up(stage, place)
             task_status.started(scene)
             await scene.hold(asks)

@@ -21,7 +21,7 @@ from agentteam_runtimes.conformance.judge import Judge
 from agentteam_runtimes.conformance.live import Live
 from agentteam_runtimes.conformance.stage import Stage
 from agentteam_runtimes.conformance.verdict import Fault, NotTried
-from agentteam_runtimes.driver import Capabilities, Driver, Runtime, SessionSpec
+from agentteam_runtimes.driver import Driver, Runtime, SessionSpec
 
 STARTS = 6  # a start or an end may take so many times the patience
 BOUNDED = "a start that cannot be is an error in time, and leaving always ends."
@@ -38,7 +38,6 @@ class Scene:
     patience: float
     mark: str = field(factory=lambda: secrets.token_hex(8))
     judge: Judge = field(factory=Judge)
-    able: Capabilities = field(init=False)
     runtime: Runtime | None = None  # the one that stays open
     live: Live | None = None  # whoever listens to it now
     _failure: BaseException | None = None  # by which it ended
@@ -46,9 +45,6 @@ class Scene:
     _opened: trio.Event = field(factory=trio.Event)
     _leave: trio.Event = field(factory=trio.Event)
     _left: trio.Event = field(factory=trio.Event)
-
-    def __attrs_post_init__(self) -> None:
-        self.able = self.driver.probe(self.stage.options())
 
     @property
     def workdir(self) -> Path:

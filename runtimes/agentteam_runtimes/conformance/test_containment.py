@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from agentteam_runtimes.conformance.bench import Bench
     from agentteam_runtimes.conformance.live import Live
     from agentteam_runtimes.driver import Containment
-    from agentteam_runtimes.process_table import Process
 
 # What a tool starts in front of a program that stays; it writes its id to the file.
 KINDS = {
@@ -38,12 +37,14 @@ async def test_what_a_cut_turn_left_is_swept(bench: Bench, kind: str) -> None:
         child = await live.holding(kind)
         await live.interrupt(turn)
         await live.ended(turn, " after the interrupt of its tool")
-        if not bench.able.leaves_children_after_interrupt:
-            _ended(await bench.gone([child], 3.0), kind, declared=True)
         survivors = await live.bounded("sweep", contained.sweep(mark))
         left = await bench.gone([child], 0.5)
         if left and child.pid not in {s.pid for s in survivors}:
-            _ended(left, kind, declared=False)
+            raise Fault(
+                f"a tool's process {kind} outlived interrupt and sweep, and nobody"
+                f" names it: {traces.shown(left)}",
+                "`sweep` ends what was born after the mark, and returns the survivors.",
+            )
         await live.next_turn()
 
 
@@ -105,18 +106,3 @@ def _contained(live: Live) -> Containment:
     if contained is None:
         not_tried("the runtime runs inside our own process")
     return contained
-
-
-def _ended(left: list[Process], kind: str, *, declared: bool) -> None:
-    if left and declared:
-        raise Fault(
-            f"a tool's process {kind} outlived the interrupt: {traces.shown(left)}",
-            "leaves_children_after_interrupt is declared False: then the end of the turn"
-            " finds its tools ended.",
-        )
-    if left:
-        raise Fault(
-            f"a tool's process {kind} outlived interrupt and sweep, and nobody names it:"
-            f" {traces.shown(left)}",
-            "`sweep` ends what was born after the mark, and returns the survivors.",
-        )

@@ -28,6 +28,12 @@ MISSING = "`probe` and `open` raise `RuntimeMissing`, which says what to do."
 async def test_the_driver_declares_what_it_can(bench: Bench) -> None:
     if not bench.driver.name:
         raise Fault("the driver has no name", "`name` is what agents name it by.")
+    if getattr(bench.driver, "contract", None) != d.CONTRACT:
+        raise Fault(
+            f"the driver is not written for contract {d.CONTRACT}",
+            "`contract` is the number of the contract that a driver was written for, as"
+            " a number of its own.",
+        )
     if not bench.able.version:
         raise Fault(
             "probe() tells no version", "`version` is that of the installed runtime."

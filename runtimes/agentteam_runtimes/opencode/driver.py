@@ -68,6 +68,7 @@ class OpenCodeDriver:
     """The driver of OpenCode."""
 
     name = "opencode"
+    contract = 1
 
     def probe(self, options: Options) -> Capabilities:
         return Capabilities(
@@ -78,7 +79,6 @@ class OpenCodeDriver:
             approval_cancel=True,
             resume=True,
             batch_input=True,
-            leaves_children_after_interrupt=True,
         )
 
     @asynccontextmanager

@@ -24,6 +24,7 @@ from agentteam_runtimes.driver import (
     Emit,
     ItemOutcome,
     Noticed,
+    Runtime,
     RuntimeEvent,
     SteerRefused,
     SubmitRefused,
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
 
     from agentteam_protocol.approval import ApprovalOutcome
     from agentteam_protocol.ids import ItemId
-    from agentteam_runtimes.driver import AskRef, Batch, CallRef, InputItem
+    from agentteam_runtimes.driver import AskRef, Batch, InputItem
     from agentteam_runtimes.jsonlines import JsonObject
 
 
 @define(eq=False)
-class OpenCodeSession:
+class OpenCodeSession(Runtime):
     """Our session of one server. Opened by the driver, with the server warmed up."""
 
     server: Server
@@ -112,9 +113,6 @@ class OpenCodeSession:
             # It came after the last step, maybe: then its turn goes on, or not.
             self._nursery.start_soon(self._endings.watch, turn.id)
 
-    async def next_step(self, turn: TurnRef, items: Sequence[InputItem]) -> None:
-        raise RuntimeRefused("OpenCode takes its steps by itself")
-
     async def interrupt(self, turn: TurnRef | None) -> None:
         await self._endings.interrupt(turn)
         self._watch(self.turns.active if turn is None else turn.id)
@@ -131,12 +129,6 @@ class OpenCodeSession:
             except RuntimeRefused as refused:
                 if refused.code != "404":  # it was closed meanwhile
                     raise
-
-    async def tool_result(self, call: CallRef, text: str, *, error: bool) -> None:
-        raise RuntimeRefused("OpenCode has no tools of ours")
-
-    async def maintain(self, task: str) -> str:
-        raise RuntimeRefused(f"OpenCode has no maintenance task {task}")
 
     async def history(self, keys: Mapping[str, ItemId]) -> Mapping[ItemId, ItemOutcome]:
         """Look the keys up in the session's messages; what is unanswered goes back."""

@@ -55,6 +55,7 @@ class RehearsalDriver:
     name: str = "rehearsal"
     handshake_seconds: float = HANDSHAKE_SECONDS
     limits: Limits | None = None
+    contract: int = 1
 
     def probe(self, options: Options) -> Capabilities:
         _program(options)
@@ -69,7 +70,6 @@ class RehearsalDriver:
             resume=config.get("resume", True),
             batch_input=config.get("batchInput", True),
             tools=config.get("tools", True),
-            leaves_children_after_interrupt=not config.get("killChildren", False),
             maintenance=True,
         )
 

@@ -24,13 +24,18 @@ AGAIN = 0.05
 
 @define(eq=False)
 class Faults:
-    """Counts only what was really done; `lost_time` is what it cost a Stop."""
+    """
+    Counts only what was really done; `lost_time` is what it cost a Stop.
+
+    `unguarded`: a warden was killed, so its supervisor alone can end the tree.
+    """
 
     service: Service
     sightings: Sightings
     done: Counter[str]
     tell: Callable[[str], None]
     lost_time: float = 0.0
+    unguarded: bool = False
 
     async def inject(self, fault: Fault) -> bool:
         """Do it, if there is one to do it to; whatever it stops runs on afterwards."""
@@ -92,7 +97,9 @@ class Faults:
 
     def _kill(self, fault: Fault, kind: str) -> bool:
         found = self._choose(fault, kind)
-        return self._did(fault, found is not None and found.send(signal.SIGKILL))
+        killed = found is not None and found.send(signal.SIGKILL)
+        self.unguarded |= killed and kind == "warden"
+        return self._did(fault, killed)
 
     def _part(self, fault: Fault) -> Part:
         parts = [part for part in self.service.parts.values() if part.alive]

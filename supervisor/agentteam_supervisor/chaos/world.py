@@ -1,8 +1,10 @@
 """
 A world: the product in one state directory, and the people at it.
 
-Before a life of the product starts nothing of the one before may be alive. When enough
-was done everything is let come to rest, and the checker judges what was seen.
+Before a life of the product starts nothing of the one before may be alive. There is one
+exception: who kills a warden and then its supervisor leaves nobody to end their tree;
+what is left then must be gone when the next life serves. When enough was done
+everything is let come to rest, and the checker judges what was seen.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from agentteam_supervisor.chaos.proxy import Proxy
 from agentteam_supervisor.chaos.rest import IMPATIENCE, PATIENCE, Rest, look_around
 from agentteam_supervisor.chaos.scripts import AGENTS
 from agentteam_supervisor.chaos.service import Service
-from agentteam_supervisor.chaos.sightings import Sightings
+from agentteam_supervisor.chaos.sightings import Found, Sightings
 from agentteam_supervisor.chaos.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class World:
         self.faults = Faults(self.service, self.sightings, proof.faults, story.tell)
         self.traffic = Traffic(person, self.live, self.faults, story.tell, configs)
         self.outlived: list[Sighting] = []
+        self.left: list[Found] = []
         self.keep = False
         self.patience = PATIENCE
 
@@ -148,12 +151,12 @@ class World:
         """Start one part; tells whether it was killed at its point before it served."""
         if verb != "server" or not self.service.alive:
             await self._nothing_lives()
-        if await self.service.start(verb, crash):
+        if await self._start(verb, crash):
             return False
         self.count_crash(verb)
         if verb != "server" or not self.service.alive:
             await self._nothing_lives()
-        if not await self.service.start(verb):
+        if not await self._start(verb):
             raise RuntimeError(f"`agentteam {verb}` does not start; see its log")
         return True
 
@@ -166,10 +169,27 @@ class World:
         self.story.tell(f"{verb} crashed")
         return True
 
+    async def _start(self, verb: str, crash: str = "") -> bool:
+        """Start a part; when the sessions' serves, it has ended what was left."""
+        if not await self.service.start(verb, crash):
+            return False
+        if verb != "server":
+            self._outlive(*(found for found in self.left if found.is_alive()))
+            self.left = []
+            self.faults.unguarded = False
+        return True
+
     async def _nothing_lives(self) -> None:
         """See that no process is left but the parts that serve."""
         there = self.service.pids
-        for found in await self.sightings.wait_gone(GONE_WITHIN, *there):
+        alive = await self.sightings.wait_gone(GONE_WITHIN, *there)
+        if self.faults.unguarded:
+            self.left = alive
+        else:
+            self._outlive(*alive)
+
+    def _outlive(self, *processes: Found) -> None:
+        for found in processes:
             sighting = Sighting(self.story.last, found.pid, found.command)
             self.outlived.append(sighting)
             found.send(signal.SIGKILL)

@@ -20,9 +20,10 @@ from agentteam_protocol.errors import RuntimeFailure
 from agentteam_protocol.frames import VERSION, AgentGranted, Frame, Hello
 from agentteam_protocol.ids import AgentId, DaemonId, mint
 from agentteam_protocol.journal import RunNotice
+from agentteam_runtimes import marks
 from agentteam_runtimes.contained import read_identity
 from agentteam_runtimes.driver import Options
-from agentteam_runtimes.old_trees import end_tree
+from agentteam_runtimes.old_trees import end_marked, end_tree
 from agentteam_runtimes.orphans import reap_orphans
 from agentteam_runtimes.plugins import Plugins, find_plugins
 from agentteam_supervisor.daemon.link import Link, LinkRefused
@@ -61,7 +62,7 @@ async def run_daemon(
             if journal.salvage is not None:
                 _tell_damage(journal, journal.salvage)
             loaded = await load_all(journal)
-            await _end_old_trees(loaded)
+            await _end_old_trees(loaded, marks.hold(config.state_dir))
             daemon = await _Daemon.prepare(config, state, journal, loaded, server_url)
             await daemon.serve(task_status)
 
@@ -75,13 +76,16 @@ def _tell_damage(journal: Journal, salvage: Salvage) -> None:
         journal.append(agent, [RunNotice(words, aside)], [notice(agent, words, aside)])
 
 
-async def _end_old_trees(loaded: Mapping[AgentId, Reporter]) -> None:
+async def _end_old_trees(loaded: Mapping[AgentId, Reporter], mark: str) -> None:
     """End what a killed supervisor left; most often its wardens did so already."""
     async with trio.open_nursery() as nursery:
         for agent, reporter in loaded.items():
             if reporter.ledger.alive:
                 identity = reporter.ledger.identity
                 nursery.start_soon(_end_old_tree, agent, identity)
+    # A start that is not on record, and what left the session of its runtime.
+    if left := (await end_marked(mark)).survivors:
+        _log.error("processes of an earlier run are alive: %s", [str(p) for p in left])
 
 
 async def _end_old_tree(agent: AgentId, identity: str) -> None:

@@ -17,12 +17,13 @@ from agentteam_supervisor.daemon.reports import Reporting, begin, report
 from agentteam_supervisor.daemon.restarts import Intensity, judge
 from agentteam_supervisor.daemon.translation import notice
 from agentteam_supervisor.journal.log import Journal, now
-from agentteam_supervisor.session.repair import repair
+from agentteam_supervisor.session.repair import SUPERVISOR_ENDED, repair
 from agentteam_supervisor.session.state import Ledger, Live, Session
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
+    from agentteam_protocol.delivery import Diagnostic
     from agentteam_protocol.frames import AgentGranted, Frame
     from agentteam_protocol.ids import AgentId
     from agentteam_protocol.journal import Entry
@@ -31,6 +32,7 @@ PAGE = 1000
 SHELF = 100
 
 _DAMAGED = "records that could not be read were set aside; the rest is in use"
+_SESSION = "its session failed: "
 
 
 class Reporter:
@@ -117,21 +119,26 @@ async def load(journal: Journal, agent: AgentId) -> Reporter:
 
 
 async def reopen(
-    journal: Journal, granted: AgentGranted, reporter: Reporter
+    journal: Journal,
+    granted: AgentGranted,
+    reporter: Reporter,
+    failure: Diagnostic | None = None,
 ) -> Session:
     """
     Close what is open in the log and begin the epoch, durably; give the session.
 
-    What the server knows as seen is seen: its frontier is the authority.
+    What the server knows as seen is seen: its frontier is the authority. `failure` is
+    what ended the session before, when it was not the whole daemon.
 
     Raises `JournalUnwritable`: then nothing was begun.
     """
     agent, epoch = granted.agent, granted.epoch
     journal.reopen(agent)
+    why = SUPERVISOR_ENDED if failure is None else f"{_SESSION}{failure.problem}"
     fresh = epoch > reporter.ledger.gen.epoch or journal.last(agent) == 0
     records = [
         record if fresh else _continued(record, reporter.ledger)
-        for record in repair(reporter.ledger, epoch, reporter.damaged)
+        for record in repair(reporter.ledger, epoch, reporter.damaged, why)
     ]
     records += _floors(granted, reporter.ledger)
     at = now()

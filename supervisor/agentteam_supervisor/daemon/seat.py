@@ -275,7 +275,7 @@ class Seat:
         if reporter is None:
             await self._journal.flushed()
             reporter = await load(self._journal, agent)
-        session = await reopen(self._journal, granted, reporter)
+        session = await reopen(self._journal, granted, reporter, self._failure)
         session = evolve(
             session,
             auto_reply=granted.auto_reply,

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -175,6 +175,51 @@ async def test_after_kill_9_the_cut_turn_is_closed_and_not_run_again(
             runs = (await api.get("/api/agents/demo/runs"))["runs"]
             assert [r["outcome"] for r in runs] == ["interrupted", "completed"]
             assert runs[1]["generation"] > runs[0]["generation"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("R121")
+@pytest.mark.bug("B01")
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_what_lost_its_warden_and_its_supervisor_is_gone_at_the_next_start(
+    tmp_path: Path, recorded: bool
+) -> None:
+    async with serving(tmp_path) as api:
+        async with started(tmp_path / "daemon", api) as killed:
+            await api.add()
+            message = await api.send({"run": "setsid sleep 31 &"}, {"wait": 60000})
+            await api.delivered(message["deliveries"][0])
+            stray = await below(killed.pid, "sleep 31")
+            wardens = psutil.Process(killed.pid).children()
+            for process in (psutil.Process(killed.pid), *wardens):
+                process.suspend()  # neither can clean up after the other
+            for process in (psutil.Process(killed.pid), *wardens):
+                process.kill()
+        assert alive(stray)
+        if not recorded:  # as on a full disk
+            forget_starts(tmp_path / "daemon")
+        async with daemon(tmp_path / "daemon", api):
+            assert not alive(stray)
+
+
+async def below(pid: int, command: str) -> psutil.Process:
+    """Wait until this command runs below the process."""
+    while True:
+        for child in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if " ".join(child.cmdline()) == command:
+                    return child
+        await trio.sleep(0.02)
+
+
+def forget_starts(path: Path) -> None:
+    """Have the log name no process, as if no start had been written."""
+    unnamed = """
+        UPDATE entries SET event = json_replace(event, '$.identity', '')
+        WHERE event ->> '$.kind' = 'run/process'
+    """
+    with closing(sqlite3.connect(path / "journal.sqlite3")) as file, file:
+        assert file.execute(unnamed).rowcount > 0
 
 
 @pytest.mark.slow

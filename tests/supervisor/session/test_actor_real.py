@@ -19,6 +19,7 @@ from agentteam_protocol.ids import DeliveryId
 from agentteam_protocol.journal import (
     FenceLate,
     RunProcess,
+    ToolCall,
     ToolResult,
     TurnEnd,
     TurnOutcome,
@@ -171,6 +172,8 @@ async def test_command_of_a_cut_turn_is_gone_before_the_next_begins(
     async with real(tmp_path) as r:
         r.deliver("a1", {"run": "exec sleep 987"})
         await r.until(lambda: _sleepers() == 1)
+        # The process is there before the session has read of it.
+        await r.until(lambda: bool(r.journal.of(ToolCall)))
         urgent = r.deliver("a2", {"say": "new", "ms": 1}, urgent=True)
         await r.until(lambda: r.state(urgent) is DeliveryState.surfaced)
         assert _sleepers() == 0

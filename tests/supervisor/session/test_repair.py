@@ -46,6 +46,20 @@ def test_an_open_turn_is_balanced_and_ended_as_interrupted() -> None:
     assert records[-1] == j.EpochBegun(Generation(2, 1), 3)
 
 
+def test_what_cut_the_turn_is_said() -> None:
+    ledger = running().session.ledger
+
+    def notice(why: str | None) -> str:
+        records = repair(ledger, 2) if why is None else repair(ledger, 2, why=why)
+        (told,) = [r.text for r in records if isinstance(r, j.RunNotice)]
+        return told
+
+    assert "when its supervisor ended" in notice(None)
+    assert "when its session failed: disk full, and" in notice(
+        "its session failed: disk full"
+    )
+
+
 def test_a_session_that_was_idle_only_begins_an_epoch() -> None:
     assert repair(empty(AGENT), 5) == [j.EpochBegun(Generation(5, 1))]
 
