@@ -62,6 +62,7 @@ class Broken:
     """A driver whose runtimes and events go through a fault."""
 
     name: str = "rehearsal"
+    contract: int = 1
     inner: RehearsalDriver = field(factory=RehearsalDriver)
 
     def probe(self, options: Options) -> Capabilities:

@@ -207,6 +207,7 @@ class FakeDriver:
     """`runtimes` are the incarnations so far; `gates` hold and fail their calls."""
 
     name = "fake"
+    contract = 1
 
     def __init__(
         self, capabilities: Capabilities = CAPABILITIES, *, process: bool = True

@@ -27,7 +27,7 @@ def test_every_runtime_is_interrupted_through_the_same_method() -> None:
 @pytest.mark.parametrize("name", find_plugins().names)
 def test_a_registered_driver_has_the_shape_of_the_contract(name: str) -> None:
     driver = find_plugins().load(name)
-    assert driver.name == name
+    assert (driver.name, driver.contract) == (name, d.CONTRACT)
     for method in ("probe", "open"):
         wanted = list(inspect.signature(getattr(d.Driver, method)).parameters)[1:]
         assert list(inspect.signature(getattr(driver, method)).parameters) == wanted

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentteam_protocol.errors import RuntimeMissing
-from agentteam_runtimes.plugins import GROUP, find_plugins
+from agentteam_runtimes.driver import CONTRACT
+from agentteam_runtimes.plugins import GROUP, check_contract, find_plugins
 from agentteam_runtimes.rehearsal.driver import RehearsalDriver
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ def broken_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "    def __init__(self): raise ValueError('no luck')\n"
         "class Half:\n"
         "    name = 'half'\n"
+        "    contract = 1\n"
         "    def probe(self, options): ...\n"
+        "class Early(Half):\n"
+        "    contract = 1000\n"
+        "    def open(self, spec, resume, emit): ...\n"
     )
     (tmp_path / "unimportable.py").write_text("import a_part_that_is_not_here\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -60,6 +65,7 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
         ("broken_driver:Missing", "AttributeError"),
         ("broken_driver:Raises", "ValueError: no luck"),
         ("broken_driver:Half", "has no open"),
+        ("broken_driver:Early", "written for contract 1000 of drivers, and this"),
         ("sys:path", "TypeError"),
     ],
 )
@@ -84,3 +90,10 @@ def test_two_drivers_of_one_name_are_refused_by_name() -> None:
 def test_the_same_driver_seen_twice_is_one() -> None:
     plugins = find_plugins([point("x", GOOD), point("x", GOOD)])
     assert isinstance(plugins.load("x"), RehearsalDriver)
+
+
+def test_a_driver_of_an_older_contract_is_warned_of_and_loads() -> None:
+    driver = RehearsalDriver()
+    check_contract(driver, "it")
+    with pytest.warns(DeprecationWarning, match=f"written for contract {CONTRACT}"):
+        check_contract(driver, "it", CONTRACT + 1)

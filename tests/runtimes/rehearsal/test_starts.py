@@ -54,11 +54,10 @@ def test_capabilities_are_declared_by_the_config() -> None:
         resume=True,
         batch_input=True,
         tools=True,
-        leaves_children_after_interrupt=True,
         maintenance=True,
     )
-    other = driver.probe(Options(config={"steer": "none", "killChildren": True}))
-    assert (other.steer, other.leaves_children_after_interrupt) == (Steer.none, False)
+    other = driver.probe(Options(config={"steer": "none"}))
+    assert other.steer is Steer.none
 
 
 @pytest.mark.req("R65")

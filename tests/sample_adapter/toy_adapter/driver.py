@@ -140,6 +140,7 @@ class ToyRuntime(d.Runtime):
 
 class ToyDriver(d.Driver):
     name = "toy"
+    contract = 1
 
     def probe(self, options: d.Options) -> d.Capabilities:
         if shutil.which(options.bin or sys.executable) is None:
@@ -150,7 +151,6 @@ class ToyDriver(d.Driver):
             evidence=d.EvidenceLevel.recorded,
             resume=True,
             batch_input=True,
-            leaves_children_after_interrupt=True,
         )
 
     @asynccontextmanager
