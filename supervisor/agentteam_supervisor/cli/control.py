@@ -18,6 +18,7 @@ from agentteam_supervisor.cli.speech import say
 RESUMED = 2.0
 LOOK = 0.1
 COMING = ("Starting", "Recovering")
+UNSETTLED = (*COMING, "Converging")
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +60,27 @@ def stop(
             click.echo(_unrecorded(), err=True)  # and no event will come to wait for
         elif not no_wait:
             _follow(run_id, events, as_json)
+            _tell_waiting(client, path, as_json)
+
+
+def _tell_waiting(client: Client, path: str, as_json: bool) -> None:
+    """Say how many messages wait now, and that nothing but a resume sets them off."""
+    deadline = time.monotonic() + RESUMED
+    agent = client.get(path)
+    while part(agent, "detail").get("phase") in UNSETTLED:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(LOOK)
+        agent = client.get(path)
+    if not agent.get("parked"):
+        return
+    name, count = agent["name"], int(agent.get("waiting", 0))
+    one = "1 message waits" if count == 1 else f"{count} messages wait"
+    line = say(
+        f"{name} is parked; {one} (agentteam resume {name})",
+        f"{name} 已暂停；{count} 条消息在等待（agentteam resume {name}）",
+    )
+    click.echo(line, err=as_json)
 
 
 def _unrecorded() -> str:

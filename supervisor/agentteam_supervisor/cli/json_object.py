@@ -14,6 +14,15 @@ def as_object(value: Any) -> JsonObject | None:
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
+def parts(of: Mapping[str, Any], key: str) -> list[JsonObject]:
+    """Get the objects in the list at the key."""
+    found: Any = of.get(key)
+    if not isinstance(found, list):
+        return []
+    listed = cast("list[Any]", found)
+    return [thing for one in listed if (thing := as_object(one)) is not None]
+
+
 def part(of: Mapping[str, Any], key: str) -> JsonObject:
     """Get the object at the key; an empty one where there is none."""
     return as_object(of.get(key)) or {}

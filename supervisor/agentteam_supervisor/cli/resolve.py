@@ -58,7 +58,7 @@ def _withdrawn(client: Client, asked: dict[str, Any]) -> dict[str, Any]:
     now = asked
     while now["state"] != "cancelled":
         told = [e["note"] for e in now.get("history", ())[before:] if e.get("note")]
-        if told or now["state"] != "queued":
+        if told or now["state"] not in ("queued", "accepted"):
             why = clean(told[-1]) if told else _too_late()
             line = f"{delivery_line(now)}; {why}"
             raise CommandFailed(line, problem={**now, "type": "too_late"})
@@ -76,7 +76,7 @@ def _too_late() -> str:
 def _undecided(delivery: dict[str, Any]) -> str:
     name = delivery["id"]
     return say(
-        f"{name} is still queued: the daemon has not said yet whether the withdrawal"
+        f"{name} is still {delivery['state']}: the daemon has not said yet whether the withdrawal"
         " came in time; look again with the same command",
-        f"{name} 仍在排队：守护端尚未确认撤回是否及时；请稍后再次运行同一命令",
+        f"{name} 仍为 {delivery['state']}：守护端尚未确认撤回是否及时；请稍后再次运行同一命令",
     )

@@ -112,9 +112,10 @@ def _check_agent(client: Client, delivery: dict[str, Any]) -> None:
 def _still(delivery: dict[str, Any]) -> str:
     name, state = delivery["id"], delivery["state"]
     return say(
-        f"{name} is still {state}; it stays accepted, look again with"
-        " `agentteam status` or withdraw it with `agentteam resolve`",
-        f"{name} 仍为 {state}；投递已保留，可用 `agentteam status` 查看，或用 `agentteam resolve` 撤回",
+        f"{name} is still {state} and is kept; look again with `agentteam status`, or"
+        f" withdraw it with `agentteam resolve {name} --as dismiss`",
+        f"{name} 仍为 {state}，投递已保留；可用 `agentteam status` 查看，或用"
+        f" `agentteam resolve {name} --as dismiss` 撤回",
     )
 
 
@@ -157,7 +158,10 @@ def reply_to(
             case _:
                 pass
         if waiting and silent == set(waiting):
-            return _late_reply(client, message)
+            reply = _late_reply(client, message)
+            if reply is None:
+                _check_well(client, silent)
+            return reply
     raise AssertionError("unreachable: the stream ends by raising")
 
 
@@ -179,6 +183,15 @@ def _is_done(client: Client, agent: str, delivery: str | None) -> bool:
     if delivery is None or client.delivery(delivery)["state"] not in SETTLED:
         return False
     return bool(client.get(f"/api/agents/{agent}")["status"] != "running")
+
+
+def _check_well(client: Client, agents: set[str]) -> None:
+    """Fail with what went wrong, if the run of one of them did not end well."""
+    for name in sorted(agents):
+        agent = client.get(f"/api/agents/{name}")
+        if problem := part(agent, "problem"):
+            line = f"{agent['name']}: {problem_line(problem)}"
+            raise CommandFailed(line, problem={"diagnostic": problem})
 
 
 def _late_reply(client: Client, message: dict[str, Any]) -> dict[str, Any] | None:

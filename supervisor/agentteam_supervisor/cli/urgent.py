@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentteam_supervisor.cli.failure import CommandFailed
+from agentteam_supervisor.cli.json_object import part, parts
 from agentteam_supervisor.cli.lines import SETTLED, activity_line, delivery_line
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import connect, server_options, timeout_option
@@ -52,6 +53,8 @@ def urgent(
     with connect(state_dir, url) as client, client.events(timeout) as events:
         chosen = message or newest_message(client, agent)
         delivery = mark(client, chosen, agent)
+        if before := told_before(delivery):
+            click.echo(before, err=as_json)
         if not no_wait:
             delivery = follow(client, delivery, events, as_json)
         elif as_json:
@@ -66,7 +69,56 @@ def mark(client: Client, message: str, agent: str | None) -> dict[str, Any]:
     body = {"interruptPolicy": "interrupt_current_run"}
     if agent is not None:
         body["agentId"] = agent.removeprefix("@")
-    return client.post(f"/api/messages/{segment(message)}/agent-delivery", body)
+    try:
+        return client.post(f"/api/messages/{segment(message)}/agent-delivery", body)
+    except CommandFailed as refused:
+        raise _in_words(refused, agent) from None
+
+
+def _in_words(refused: CommandFailed, agent: str | None) -> CommandFailed:
+    """Say what a person can type; the server's words speak of fields."""
+    found = parts(refused.problem, "candidates")
+    names = ", ".join(str(c.get("name")) for c in found)
+    nobody = say("no agent gets this message", "没有 agent 会收到这条消息")
+    match refused.problem.get("type"):
+        case "agent_required" if names:
+            words = say(
+                f"several agents get this message; choose one with --agent: {names}",
+                f"有多个 agent 会收到这条消息；请用 --agent 指定其一：{names}",
+            )
+        case "agent_required":
+            words = nobody
+        case "not_a_member" if names:
+            words = say(
+                f"{agent} does not get this message; --agent can be: {names}",
+                f"{agent} 不会收到这条消息；--agent 可以是：{names}",
+            )
+        case "not_a_member":
+            words = nobody
+        case _:
+            return refused
+    return CommandFailed(words, problem=refused.problem)
+
+
+def told_before(delivery: dict[str, Any]) -> str | None:
+    """Say that the message was read before, or marked before; None: it is new."""
+    read = part(delivery, "readBefore")
+    proof = part(read, "evidence").get("kind", "?")
+    by = f"{read.get('deliveryId')}, {proof}"
+    if delivery.get("made", True) and read:
+        return say(
+            f"the agent has read this message already ({by}); it will read it again",
+            f"agent 此前已读过这条消息（{by}）；将再次读取",
+        )
+    if delivery.get("made", True):
+        return None
+    if read and read.get("deliveryId") == delivery["id"]:
+        return say(
+            f"it was marked urgent before and the agent has read it ({by}); it is not"
+            " delivered again",
+            f"此前已加急，agent 已读（{by}）；不会再次投递",
+        )
+    return say("it was marked urgent before", "此前已加急")
 
 
 def newest_message(client: Client, agent: str | None) -> str:

@@ -118,8 +118,10 @@ async def mark_urgent(request: Request) -> Response:
     def mark(tx: Tx) -> Reply:
         message = messages.find(tx, ref)
         agent = messages.choose(tx, message, named)
-        delivery, _ = messages.mark_urgent(tx, message, agent, policy)
-        return Reply(202, deliveries.view(delivery))
+        before = deliveries.read_before(tx, message["id"], agent["id"])
+        delivery, made = messages.mark_urgent(tx, message, agent, policy)
+        told = {"made": made, "readBefore": before}
+        return Reply(202, deliveries.view(delivery) | told)
 
     return await commit(request, fields, mark)
 
@@ -143,7 +145,8 @@ async def resolve_delivery(request: Request) -> Response:
 
     def resolve(tx: Tx) -> Reply:
         row = resolutions.resolve(tx, deliveries.find(tx, ref), resolution)
-        asked = resolution is Resolution.dismiss and row["state"] == "queued"
+        dismissed = resolution is Resolution.dismiss
+        asked = dismissed and resolutions.on_its_way(row)
         return Reply(202 if asked else 200, deliveries.view(row))
 
     return await commit(request, fields, resolve)

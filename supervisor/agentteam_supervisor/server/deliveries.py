@@ -96,6 +96,14 @@ def standing_urgent(tx: Tx, message: MessageId, agent: AgentId) -> Row | None:
     return tx.one(_STANDING, message=message, agent=agent)
 
 
+def read_before(tx: Tx, message: MessageId, agent: AgentId) -> dict[str, Any] | None:
+    """Say by which delivery the agent has read the message already, with the proof."""
+    for row in of_message(tx, message):
+        if row["agent_id"] == agent and row["state"] == DeliveryState.surfaced:
+            return {"deliveryId": row["id"], "evidence": row["evidence"]}
+    return None
+
+
 def open_of(tx: Tx, agent: AgentId) -> Sequence[Row]:
     table = deliveries.c
     live = table.state.in_([DeliveryState.queued, DeliveryState.accepted])

@@ -139,14 +139,18 @@ def choose(tx: Tx, message: Row, named: str | None) -> Row:
             if named in {agent["id"], agent["name"]}:
                 return agent
         detail = f"{named!r} gets no deliveries of this target; candidates: {names}"
-        raise invalid("not_a_member", detail)
+        raise invalid("not_a_member", detail, candidates=_named(there))
     if len(there) == 1:
         return there[0]
     raise invalid(
         "agent_required",
         f"name the agent in 'agentId'; candidates: {names}",
-        candidates=[{"id": agent["id"], "name": agent["name"]} for agent in there],
+        candidates=_named(there),
     )
+
+
+def _named(agents: Sequence[Row]) -> list[dict[str, str]]:
+    return [{"id": agent["id"], "name": agent["name"]} for agent in agents]
 
 
 def find(tx: Tx, message: str) -> Row:

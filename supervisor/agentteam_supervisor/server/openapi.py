@@ -183,9 +183,9 @@ PATHS: dict[str, dict[str, Any]] = {
     },
     "/api/messages/{message}/agent-delivery": {
         "post": _operation(
-            "Mark a sent message urgent",
+            "Mark a sent message urgent; one that was read before is read again",
             202,
-            ref("Delivery"),
+            ref("Marked"),
             object_of("interruptPolicy", interruptPolicy=POLICY, agentId=TEXT),
         ),
     },

@@ -8,7 +8,7 @@ from agentteam_protocol.control import Resolution
 from agentteam_protocol.delivery import DeliveryState, Diagnostic
 from agentteam_protocol.frames import AgentResolve
 from agentteam_supervisor.server import agents, deliveries, messages, outbox
-from agentteam_supervisor.server.lifecycle import DISMISSABLE, REDELIVERABLE
+from agentteam_supervisor.server.lifecycle import DISMISSABLE, ON_ITS_WAY, REDELIVERABLE
 from agentteam_supervisor.server.problems import conflict
 
 if TYPE_CHECKING:
@@ -40,17 +40,22 @@ def _dismiss(tx: Tx, delivery: Row) -> Row:
     """
     Let it go.
 
-    A queued one may already be in the daemon's hands, which alone can say whether
-    the withdrawal came in time: it stays queued until the daemon reports.
+    One on its way may be in the hands of the daemon, or of the runtime: the daemon
+    alone can say whether the withdrawal came in time, so it stays until that reports.
     """
     _check(delivery, DISMISSABLE, "dismissed")
     frame = AgentResolve(delivery["id"], delivery["agent_id"], Resolution.dismiss)
     outbox.enqueue(tx, frame)
-    queued = delivery["state"] == DeliveryState.queued
-    if queued and outbox.holder(tx) is not None:
+    held = outbox.holder(tx) is not None
+    if delivery["state"] == DeliveryState.accepted or (held and on_its_way(delivery)):
         return delivery
     diagnostic = Diagnostic("dismissed by a person", "send the message again if needed")
     return deliveries.move(tx, delivery, DeliveryState.cancelled, diagnostic=diagnostic)
+
+
+def on_its_way(delivery: Row) -> bool:
+    """Tell whether only the daemon's report decides about it now."""
+    return delivery["state"] in ON_ITS_WAY
 
 
 def _check(delivery: Row, states: frozenset[DeliveryState], done: str) -> None:
@@ -59,4 +64,6 @@ def _check(delivery: Row, states: frozenset[DeliveryState], done: str) -> None:
         detail = (
             f"the delivery is {delivery['state']}; it can be {done} only in: {names}"
         )
+        if on_its_way(delivery):
+            detail += "; if its agent waits, resume that (agentteam resume NAME)"
         raise conflict("not_resolvable", detail, state=delivery["state"])

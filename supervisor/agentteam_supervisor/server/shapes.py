@@ -107,6 +107,17 @@ SCHEMAS: dict[str, Any] = {
         history=list_of(object_of(state=TEXT, at=TEXT, attempt=NUMBER, note=TEXT)),
         createdAt=TEXT,
     ),
+    "Marked": {
+        "allOf": [
+            ref("Delivery"),
+            object_of(
+                "made readBefore",
+                made=FLAG,  # false: it stood already, nothing new is delivered
+                readBefore=object_of(deliveryId=TEXT, evidence=MAYBE_OBJECT)
+                | {"type": ["object", "null"]},
+            ),
+        ]
+    },
     "Approval": object_of(
         "id agentId runId toolName input askedAt state",
         id=TEXT,
