@@ -84,9 +84,9 @@ class FakeAcp:
         prompt = self.told("session/prompt")[-1]
         self.send({"id": prompt["id"], "result": {"stopReason": reason} | more})
 
-    async def refuse(self, method: str, message: str, code: int = -32603) -> None:
-        request = await self.asked(method)
-        error = {"code": code, "message": message}
+    async def refuse(self, method: str, message: str, count: int = 1) -> None:
+        request = await self.asked(method, count)
+        error = {"code": -32603, "message": message}
         self.send({"id": request["id"], "error": error})
 
     async def replay(self, *updates: Message, count: int = 1) -> None:

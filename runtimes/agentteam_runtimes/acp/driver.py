@@ -10,8 +10,9 @@ terminals of ours are not offered.
 
 Measured with `opencode acp` 1.18.33: the answer to a cancelled prompt comes after 60 to
 160 ms and nothing of the turn after it; a cancel that crosses the end of its turn does
-not hit the next one; one in the first moments of a new process is answered by an error,
-and cancels all the same; the end of its input ends it and its commands in 0.13 s.
+not hit the next one; one in the first 50 ms of a turn is answered by an error, or as an
+end of its own, and cancels all the same; a session that is loaded while it lives goes
+on, after 70 ms; the end of its input ends it and its commands in 0.13 s.
 """
 
 from __future__ import annotations
@@ -178,6 +179,8 @@ async def _shake_hands(
         )
         said = introduction(initialized)
         session.loads = said.loads
+        if said.logins:
+            session.turns.how_to_log_in = "; ".join(said.logins)
         try:
             if resume is None:
                 opened = await _new(session)

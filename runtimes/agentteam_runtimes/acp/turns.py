@@ -29,7 +29,7 @@ from attrs import define, field
 
 from agentteam_protocol.delivery import Evidence
 from agentteam_protocol.ids import mint
-from agentteam_runtimes import jsonfields
+from agentteam_runtimes import jsonfields, logins
 from agentteam_runtimes.acp import wire
 from agentteam_runtimes.acp.calls import (
     call_failure,
@@ -110,6 +110,7 @@ class Turns:
     """The turns of one session, and what of them is known by name."""
 
     record: Record = field(factory=Record)
+    how_to_log_in: str = "log in to the agent, with its own command"
     active: Turn | None = None
     _has_ended_one: bool = False
     _after_a_cut: bool = False
@@ -176,7 +177,15 @@ class Turns:
         self.active, self._has_ended_one = None, True
         return [
             *events,
-            TurnEnded(turn.ref, status, detail, items, turn.answer, usage),
+            TurnEnded(
+                turn.ref,
+                status,
+                detail,
+                items,
+                turn.answer,
+                usage,
+                advice=logins.advice(detail, self.how_to_log_in),
+            ),
         ]
 
     def receive(self, update: JsonObject) -> list[RuntimeEvent]:

@@ -101,8 +101,14 @@ async def test_a_turn_that_fails_says_why(tmp_path: Path) -> None:
     async with open_fake_acp(tmp_path) as agent:
         await agent.turn()
         await agent.refuse("session/prompt", "the model is away")
-    (ended,) = agent.seen.of(TurnEnded)
-    assert (ended.status, ended.detail) == (TurnStatus.failed, "the model is away")
+        await agent.turn("k2")
+        await agent.refuse("session/prompt", "401 Unauthorized", count=2)
+    away, locked = agent.seen.of(TurnEnded)
+    assert (away.status, away.detail) == (TurnStatus.failed, "the model is away")
+    assert (away.advice, locked.advice) == (
+        "",
+        "log in to the agent, with its own command",
+    )
 
 
 # Asks.
