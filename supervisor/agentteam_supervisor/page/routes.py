@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from agentteam_supervisor.page.markdown import render
+from agentteam_supervisor.page.timeline import draw_run
 from agentteam_supervisor.server import agents, messages
-from agentteam_supervisor.server.commands import services
+from agentteam_supervisor.server.bodies import MAX_LIMIT
+from agentteam_supervisor.server.commands import language, services
+from agentteam_supervisor.server.problems import unknown
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -54,6 +57,7 @@ def page_routes() -> list[Route]:
     routes = [
         Route("/page/messages/{message}", _message, methods=["GET"]),
         Route("/page/runtimes", _runtimes, methods=["GET"]),
+        Route("/page/agents/{agent}/runs/{run}.svg", _timeline, methods=["GET"]),
     ]
     for file in sorted(static.iterdir(), key=lambda f: f.name):
         kind = KINDS["." + file.name.rpartition(".")[2]]
@@ -75,3 +79,24 @@ async def _runtimes(request: Request) -> Response:
     """List what the daemon can run agents on."""
     names = await services(request).store.read(agents.runtimes)
     return JSONResponse({"runtimes": names}, headers=HEADERS)
+
+
+async def _timeline(request: Request) -> Response:
+    """Draw a run; the daemon has the journal, and is asked for all of it."""
+    served, ref = services(request), request.path_params["agent"]
+    agent = await served.store.read(lambda tx: agents.find(tx, ref)["id"])
+    entries: list[dict[str, Any]] = []
+    while True:
+        after = entries[-1]["seq"] if entries else 0
+        asked = {"after": after, "limit": MAX_LIMIT}
+        answer = await served.link.ask(agent, "journal", asked)
+        found: list[dict[str, Any]] = answer.body.get("events", [])
+        entries += found
+        if len(found) < MAX_LIMIT:
+            break
+    run = request.path_params["run"]
+    picture = draw_run(entries, run, language(request))
+    if picture is None:
+        raise unknown("run", run)
+    headers = {**HEADERS, "cache-control": "no-cache"}
+    return Response(picture, headers=headers, media_type="image/svg+xml")

@@ -2,7 +2,7 @@
 
 import { h, replace } from "./dom.js";
 import { between, exact } from "./times.js";
-import { hasWord, say } from "./words.js";
+import { hasWord, language, say } from "./words.js";
 
 export function startOf(run) {
   return firstTurn(run)?.startedAt ?? run.lines[0]?.at ?? null;
@@ -19,11 +19,14 @@ export function drawRun(page, run, known) {
 }
 
 function make(page, run) {
-  const parts = { head: h("span"), text: h("div", { class: "live", dir: "auto" }), lines: h("ol", { class: "lines" }) };
-  const details = h("details", {}, h("summary", {}, parts.head), parts.lines);
+  const parts = { head: h("span"), text: h("div", { class: "live", dir: "auto" }), lines: h("ol", { class: "lines" }), picture: h("p", { class: "picture" }) };
+  const details = h("details", {}, h("summary", {}, parts.head), parts.lines, parts.picture);
   const element = h("li", { class: "run" }, details, parts.text);
   element.update = (current) => update(page, current, element, parts, details.open);
-  details.addEventListener("toggle", () => drawLines(parts.lines, run));
+  details.addEventListener("toggle", () => {
+    drawLines(parts.lines, run);
+    if (details.open) drawPicture(parts.picture, run);
+  });
   return element;
 }
 
@@ -81,6 +84,13 @@ function tokensOf(usage) {
   if (total) return usage[total];
   const counted = names.filter((name) => /^(input|output)/i.test(name));
   return counted.reduce((sum, name) => sum + usage[name], 0);
+}
+
+// Of a run that is over: what happened in it, over time.
+function drawPicture(place, run) {
+  if (!run.over || place.firstChild) return;
+  const source = `/page/agents/${run.agentId}/runs/${run.id}.svg?lang=${language()}`;
+  place.append(h("img", { src: source, alt: say("timeline"), loading: "lazy", onerror: () => replace(place) }));
 }
 
 function drawLines(list, run) {
