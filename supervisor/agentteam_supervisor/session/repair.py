@@ -20,16 +20,23 @@ if TYPE_CHECKING:
 ABORTED_BEFORE_DISPATCH = "ABORTED_BEFORE_DISPATCH"
 TOOL_OUTCOME_UNKNOWN = "TOOL_OUTCOME_UNKNOWN"
 
-_CUT_OFF = j.RunNotice(
-    "this run was cut off when its supervisor ended, and is not run again; send the "
-    "message again if its answer is missing"
-)
+SUPERVISOR_ENDED = "its supervisor ended"
 
 
-def repair(ledger: Ledger, epoch: int, damaged: int = 0) -> list[j.JournalEvent]:
+def _cut_off(why: str) -> j.RunNotice:
+    return j.RunNotice(
+        f"this run was cut off when {why}, and is not run again; send the message again"
+        " if its answer is missing"
+    )
+
+
+def repair(
+    ledger: Ledger, epoch: int, damaged: int = 0, why: str = SUPERVISOR_ENDED
+) -> list[j.JournalEvent]:
     """
     Make the records that close an open turn and begin a new epoch.
 
+    `why` says what cut the turn: most often the end of the whole supervisor.
     A turn that the crash cut is not run again; entries in flight stay so until the
     runtime's own history tells what became of them. A delivery whose last record left
     it nowhere goes back to its lane: what moved it on did not become durable, so
@@ -44,7 +51,7 @@ def repair(ledger: Ledger, epoch: int, damaged: int = 0) -> list[j.JournalEvent]
         records += closing_records(ledger.turn)
         records.append(j.TurnEnd(ledger.turn.number, j.TurnOutcome.interrupted))
         if ledger.turn.steps:
-            records.append(_CUT_OFF)
+            records.append(_cut_off(why))
     if ledger.alive:
         records.append(j.RunProcess(ledger.inc, alive=False, detail="supervisor died"))
     records.append(j.EpochBegun(Generation(epoch, 1), damaged))
