@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SECONDS = 400  # many times what a situation takes on two idle cores
+# A runtime that starts slowly on a busy machine has not failed.
+SETTINGS = f"[limits]\nstart = {SECONDS / 2}\n"
 MOST_DEATHS = 2  # of one agent: each makes the pause before the next start longer
 
 
@@ -39,7 +41,10 @@ def seat(
 ) -> Generator[Seat]:
     """Give a product with an agent on one of the runtimes."""
     entrant: Entrant = request.param
-    with open_up(tmp_path_factory.mktemp("matrix")) as up:
+    place = tmp_path_factory.mktemp("matrix")
+    (place / "state").mkdir(mode=0o700)
+    (place / "state" / "agentteam.toml").write_text(SETTINGS)
+    with open_up(place) as up:
         entrant.bring(up.state)
         seat = Seat(entrant, up, itertools.count(1))
         yield seat
@@ -266,8 +271,6 @@ async def test_what_waits_is_read_once_in_front_of_the_urgent_and_other_targets_
     await scene.proved(await scene.mark(urgent))
     for message in others:
         await scene.read(message)
-    first = scene.it.model.told(urgent["body"])[0]
-    assert others[0]["body"] not in "".join(first.user_texts)
     await scene.ends(*notes, urgent, *others, ways=["aborted", "completed"])
 
 

@@ -97,7 +97,8 @@ class Scene:
 
         async def look() -> tuple[bool, str]:
             found = await self.it.product.delivery(delivery)
-            return (await self.agent.view())["parked"], found["state"]
+            view = await self.agent.view()
+            return view["parked"] and view["status"] == "idle", found["state"]
 
         seen = await until(look, lambda s: s[0] or s[1] in TERMINAL, self.it.patience)
         return bool(seen[0])
