@@ -12,6 +12,7 @@ from agentteam_runtimes.driver import Capabilities
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.output import print_json, print_table
 from agentteam_supervisor.cli.reach import json_option, state_dir_option
+from agentteam_supervisor.cli.recording import record_wire
 from agentteam_supervisor.cli.speech import say
 from agentteam_supervisor.cli.state_dir import prepare
 
@@ -67,10 +68,22 @@ def list_runtimes(state_dir: Path, as_json: bool) -> None:
 
 @runtimes.command()
 @click.argument("name", required=False)
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Record its wire below this directory instead; needs a checkout.",
+)
 @state_dir_option
 @json_option
-def check(name: str | None, state_dir: Path, as_json: bool) -> None:
+def check(
+    name: str | None, record: Path | None, state_dir: Path, as_json: bool
+) -> None:
     """Show what the runtime NAME can do, or all; fails when it cannot be used."""
+    if record is not None:
+        if name is None:
+            raise click.UsageError(say("which runtime?", "哪个运行时？"))
+        record_wire(name, record)
+        return
     found = find_runtimes(name, state_dir)
     if as_json:
         print_json({"runtimes": [one.as_json() for one in found]})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentteam_runtimes.opencode import managed
+from agentteam_supervisor.cli import recording
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,3 +85,25 @@ def test_a_runtime_that_each_agent_sets_says_so_and_is_not_missing(run: Run) -> 
     assert (acp["found"], "`command`" in acp["problem"]) == (False, True)
     row = next(r for r in run("runtimes", "list").stdout.splitlines() if "acp" in r)
     assert "by agent" in row
+
+
+def test_recording_says_what_it_needs(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("runtimes", "check", "--record", str(tmp_path)).exit_code == 2
+    monkeypatch.setattr(recording, "CHECKOUT", tmp_path)
+    refused = run("runtimes", "check", "codex", "--record", str(tmp_path / "new"))
+    assert refused.exit_code == 1
+    assert "checkout" in refused.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_recording_leaves_the_persons_keys_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    monkeypatch.setenv("AGENTTEAM_TOKEN", "secret")
+    monkeypatch.setenv("AGENTTEAM_CODEX_BIN", "/opt/codex")
+    env = recording.recording_environment("/nowhere")
+    assert "secret" not in env.values()
+    assert (env["HOME"], env["AGENTTEAM_CODEX_BIN"]) == ("/nowhere", "/opt/codex")

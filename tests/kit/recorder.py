@@ -1,0 +1,110 @@
+"""
+Records the wire of a real runtime, and plays a recording to its driver.
+
+    python -m tests.kit.recorder RUNTIME DIR
+
+records all scenarios below `DIR/RUNTIME/VERSION`. `agentteam runtimes check RUNTIME
+--record DIR` does the same, in a checkout. The runtime has a home of its own, a fake
+key, and a scripted model on loopback.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+from attrs import define, field
+from tests.kit.corpora import PERFORMERS, Recording
+from tests.kit.replay import replay
+from tests.kit.scenarios import SCENARIOS, Stage
+from tests.kit.scrubber import Scrubber, strings
+from tests.kit.transcript import SILENCE, transcript
+
+from agentteam_runtimes.wiretap import TAP
+
+if TYPE_CHECKING:
+    from tests.kit.desk import Desk
+
+Entry = dict[str, Any]
+
+SILENT_SECONDS = 0.6
+SCENARIO_SECONDS = 240.0
+
+
+@define(eq=False)
+class Tape:
+    """A tap that keeps what it hears: the `Wire` of a recording."""
+
+    heard: list[Entry] = field(factory=list[Entry])
+    _runs: bool = False
+    _last: float = 0.0
+
+    def __call__(self, entry: Entry) -> None:
+        self._last = time.monotonic()
+        if self._runs:
+            self.heard.append(entry)
+
+    def on(self) -> None:
+        self._runs = True
+
+    def off(self) -> None:
+        self._runs = False
+
+    async def quiet(self) -> None:
+        began = time.monotonic()
+        while time.monotonic() - max(self._last, began) < SILENT_SECONDS:  # noqa: ASYNC110 - silence sets no event
+            await trio.sleep(0.05)
+        self.heard.append(SILENCE)
+
+
+def recorded(part: str, scenario: str) -> Recording:
+    """Record a scenario on the real runtime, and what its driver makes of that."""
+    wire = trio.run(_record, part, scenario)
+    with tempfile.TemporaryDirectory() as place:
+        events = replay(PERFORMERS[part], scenario, wire, Path(place))
+    return Recording(wire, events)
+
+
+async def _record(part: str, scenario: str) -> list[Entry]:
+    """Play a scenario on the real runtime; gives what was on the wire, scrubbed."""
+    performer, tape = PERFORMERS[part], Tape()
+    token = TAP.set(tape)
+    try:
+        with tempfile.TemporaryDirectory() as place, trio.fail_after(SCENARIO_SECONDS):
+            async with performer.open_desk(Path(place)) as desk:
+                stage = Stage(desk, tape, performer.asking, performer.refused)
+                await SCENARIOS[scenario](stage)
+    finally:
+        TAP.reset(token)
+    wire = transcript(tape.heard)
+    ours = [s for entry in wire if entry["dir"] == "in" for s in strings(entry)]
+    scrubber = Scrubber(_places(desk), ours)
+    scrubber.learn(wire)
+    return [scrubber.entry(entry) for entry in wire]
+
+
+def _places(desk: Desk[Any, Any]) -> dict[str, str]:
+    """Name the places of this recording, in each way that a runtime writes them."""
+    home = str(desk.home.path)
+    dashed = home.replace("/", "-").replace("_", "-").replace(".", "-")
+    return {home: "<home>", home[1:]: "<home>", dashed: "<home>"}
+
+
+def main(part: str, directory: str, *scenarios: str) -> None:
+    """Record these scenarios, or all, and what the driver makes of each."""
+    if part not in PERFORMERS:
+        sys.exit(f"{part} is none of {', '.join(PERFORMERS)}")
+    performer = PERFORMERS[part]
+    folder = Path(directory) / performer.runtime / performer.version(part)
+    for scenario in scenarios or SCENARIOS:
+        recording = recorded(part, scenario)
+        recording.write(folder / scenario)
+        print(f"{folder / scenario}: {len(recording.wire)} lines", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
