@@ -9,12 +9,13 @@ import click
 from attrs import asdict
 
 from agentteam_supervisor.cli.check import Check
-from agentteam_supervisor.cli.disk import MIB, disk_advice, look_at_disk
+from agentteam_supervisor.cli.disk import disk_advice
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.output import print_json, print_table
 from agentteam_supervisor.cli.reach import json_option, state_dir_option
 from agentteam_supervisor.cli.speech import say
 from agentteam_supervisor.cli.state_dir import prepare
+from agentteam_supervisor.server.disk import MIB, look_at_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

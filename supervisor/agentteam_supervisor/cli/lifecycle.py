@@ -9,6 +9,7 @@ import click
 from agentteam_supervisor.cli.agents import print_agents
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
 from agentteam_supervisor.cli.json_object import part
+from agentteam_supervisor.cli.lines import problem_line
 from agentteam_supervisor.cli.output import print_json
 from agentteam_supervisor.cli.reach import (
     connect,
@@ -31,15 +32,20 @@ def status(state_dir: Path, url: str | None, as_json: bool) -> None:
     record = read_record(state_dir) if url is None else None
     with connect(state_dir, url) as client:
         client.get("/healthz")
-        agents = client.get("/api/agents", limit=1000)["agents"]
+        found = client.get("/api/agents", limit=1000)
+        agents, trouble = found["agents"], part(found, "problem")
         pending = client.get("/api/approvals", state="pending")["approvals"]
         address = client.url
     if as_json:
         head = {"url": address, "pid": record.pid if record else None}
-        print_json(head | {"agents": agents, "approvals": pending})
+        body = {"agents": agents, "approvals": pending, "problem": trouble or None}
+        print_json(head | body)
         return
     click.echo(address + (f"  pid {record.pid}" if record else ""))
-    if record and record.daemon and any(_is_apart(agent) for agent in agents):
+    if trouble:
+        click.echo(_stale(trouble))
+        agents = [_without(trouble, agent) for agent in agents]
+    elif record and record.daemon and any(_is_apart(agent) for agent in agents):
         agents = [
             agent | {"problem": None} if _is_apart(agent) else agent for agent in agents
         ]
@@ -60,6 +66,19 @@ def status(state_dir: Path, url: str | None, as_json: bool) -> None:
                 f"{count} 项待审批：请运行 `agentteam approvals`",
             )
         )
+
+
+def _stale(trouble: dict[str, Any]) -> str:
+    words = problem_line(trouble)
+    return say(
+        f"{words}. Nothing is recorded meanwhile; below is what is known",
+        f"{words}。期间不会记录任何内容；以下为已知状态",
+    )
+
+
+def _without(trouble: dict[str, Any], agent: dict[str, Any]) -> dict[str, Any]:
+    """What is wrong with all of them is said once."""
+    return agent | {"problem": None} if agent.get("problem") == trouble else agent
 
 
 def _is_apart(agent: dict[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from agentteam_supervisor.server.commands import (
     look_until,
     respond,
     services,
+    unwritable,
 )
 from agentteam_supervisor.server.idempotency import Reply
 from agentteam_supervisor.server.interventions import check_intervention
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from agentteam_supervisor.server.bodies import Fields
+    from agentteam_supervisor.server.commands import Services
     from agentteam_supervisor.server.transaction import Tx
 
 _SETTINGS = ("name", "runtime", "workdir", "model", "approvalPolicy", "autoReply")
@@ -60,12 +62,23 @@ async def list_agents(request: Request) -> Response:
         there = agents.living(tx, after, limit)
         return {"agents": [agents.view(tx, agent) for agent in there]}
 
-    return await look(request, view)
+    served = services(request)
+    body = await served.store.read(view)
+    body["agents"] = [_shown(served, agent) for agent in body["agents"]]
+    if (problem := served.store.unstored.problem) is not None:
+        body["problem"] = problem
+    return respond(request, Reply(200, body))
 
 
 async def get_agent(request: Request) -> Response:
     ref = request.path_params["agent"]
-    return await look(request, lambda tx: agents.view(tx, agents.find(tx, ref)))
+    served = services(request)
+    agent = await served.store.read(lambda tx: agents.view(tx, agents.find(tx, ref)))
+    return respond(request, Reply(200, _shown(served, agent)))
+
+
+def _shown(served: Services, agent: dict[str, Any]) -> dict[str, Any]:
+    return served.store.unstored.over(agent, served.link.connected)
 
 
 async def change_agent(request: Request) -> Response:
@@ -133,12 +146,16 @@ async def _stop_unstored(
     """Have the connected daemon stop it at once; `recorded` says that nobody wrote."""
     served, ref = services(request), request.path_params["agent"]
     agent = await served.store.read(lambda tx: agents.find(tx, ref)["id"])
+    unstored = served.store.unstored
+    if unstored.runs(agent) is False:
+        raise controls.came_late(ControlResult.not_running, run) from why
     try:
         answer = await served.link.ask(agent, "stop", {"runId": run, "who": who})
     except Problem as exc:
-        detail = f"{why}, and the run was not seen to stop: {exc.detail}"
-        raise Problem(507, "store_unwritable", detail) from exc
+        raise unwritable(request, why, "the run was not seen to stop") from exc
     result = answer.body.get("result")
+    if result == ControlResult.not_running:
+        unstored.ended(agent)
     if result != ControlResult.stopping:
         raise controls.came_late(ControlResult(str(result)), run)
     return respond(request, Reply(202, {"result": result, "recorded": False}))

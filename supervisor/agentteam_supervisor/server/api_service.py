@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from agentteam_supervisor.server import agents, events, outbox
 from agentteam_supervisor.server.commands import language, look, services
+from agentteam_supervisor.server.disk import what_is_wrong
 from agentteam_supervisor.server.openapi import DESCRIPTION
 from agentteam_supervisor.server.problems import Problem
 from agentteam_supervisor.server.schema import deliveries, meta
@@ -51,8 +52,8 @@ async def readyz(request: Request) -> Response:
         await services(request).store.write(_touch)
         return await look(request, _readiness)
     except StoreUnwritable as exc:
-        detail = f"{exc}; free the disk, and see that it can be written"
-        raise Problem(503, "store_unwritable", detail) from exc
+        problem, todo = what_is_wrong(services(request).config.state_dir, str(exc))
+        raise Problem(503, "store_unwritable", f"{problem}: {todo}") from exc
     except SQLAlchemyError as exc:
         detail = f"the store does not answer: {words_of(exc)}; look at the disk"
         raise Problem(503, "store_unavailable", detail) from exc

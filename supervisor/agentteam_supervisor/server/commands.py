@@ -11,10 +11,12 @@ from starlette.responses import Response
 
 from agentteam_supervisor.server.activity import language_of, localise
 from agentteam_supervisor.server.config import ServerConfig
+from agentteam_supervisor.server.disk import what_is_wrong
 from agentteam_supervisor.server.feed import Feed
 from agentteam_supervisor.server.http import Connections
 from agentteam_supervisor.server.idempotency import Reply, make_key, once
 from agentteam_supervisor.server.link import Link
+from agentteam_supervisor.server.problems import Problem
 from agentteam_supervisor.server.store import Store
 
 if TYPE_CHECKING:
@@ -54,6 +56,12 @@ def respond(request: Request, reply: Reply) -> Response:
         return Response(status_code=reply.status)
     body = orjson.dumps(localise(reply.body, language(request)))
     return Response(body, reply.status, media_type="application/json")
+
+
+def unwritable(request: Request, exc: Exception, so: str) -> Problem:
+    """Say what is wrong with the disk, what came of it, and what to do."""
+    problem, todo = what_is_wrong(services(request).config.state_dir, str(exc))
+    return Problem(507, "store_unwritable", f"{problem}; {so}: {todo}")
 
 
 async def commit(

@@ -191,7 +191,7 @@ class Connection:
     async def _read(self, scope: trio.CancelScope) -> None:
         try:
             while (message := await self._next()) is not None:
-                await self._take(decode_envelope(_payload(message)))
+                await self._keep(decode_envelope(_payload(message)))
         except RemoteProtocolError as exc:
             LOG.warning("daemon %s broke the protocol: %s", self.daemon, exc)
             words = f"not a valid frame: {exc}".encode()[:REASON]
@@ -224,6 +224,15 @@ class Connection:
         LOG.warning("daemon %s said nothing for %g s", self.daemon, self._silence)
         self._cut()
         return None
+
+    async def _keep(self, envelope: Envelope) -> None:
+        """Take it; what the disk did not take of it is at least shown."""
+        try:
+            await self._take(envelope)
+        except StoreUnwritable:
+            self._store.unstored.keep(envelope.frames)
+            raise
+        self._store.unstored.stored(envelope.frames)
 
     async def _take(self, envelope: Envelope) -> None:
         fresh = self._fresh(envelope)

@@ -98,8 +98,7 @@ class Link:
     async def ask(self, agent: AgentId, what: str, arguments: dict[str, Any]) -> Answer:
         """Ask the daemon; raises `Problem` when it is away or does not answer."""
         if self._current is None:
-            detail = f"{agents.NO_DAEMON}; {agents.GET_DAEMON}; then try again"
-            raise Problem(503, "daemon_away", detail)
+            raise self._away()
         patience = self._config.query_timeout
         answer = await self._current.ask(agent, what, arguments, patience)
         if answer is None:
@@ -108,6 +107,18 @@ class Link:
         if not answer.ok:
             raise Problem(502, "daemon_refused", _words(answer.body))
         return answer
+
+    @property
+    def connected(self) -> bool:
+        return self._current is not None
+
+    def _away(self) -> Problem:
+        """While the store takes nothing, no daemon is let in, and this is why."""
+        if (trouble := self._store.unstored.problem) is not None:
+            detail = f"{trouble['problem']}: {trouble['whatToDo']}; then try again"
+            return Problem(507, "store_unwritable", detail)
+        detail = f"{agents.NO_DAEMON}; {agents.GET_DAEMON}; then try again"
+        return Problem(503, "daemon_away", detail)
 
     def close(self) -> None:
         """Say goodbye to the daemon, and let nobody in any more."""

@@ -20,6 +20,7 @@ from agentteam_supervisor.server import (
     api_messages,
     api_service,
 )
+from agentteam_supervisor.server.commands import unwritable
 from agentteam_supervisor.server.guard import Guard
 from agentteam_supervisor.server.problems import Problem
 from agentteam_supervisor.server.writer import StoreUnwritable, words_of
@@ -142,9 +143,8 @@ async def _overloaded(_: Request, exc: Exception) -> Response:
     return Problem(503, "overloaded", f"{exc}; try again in a moment").response()
 
 
-async def _unwritable(_: Request, exc: Exception) -> Response:
-    detail = f"{exc}; nothing was stored: free the disk, then try again"
-    return Problem(507, "store_unwritable", detail).response()
+async def _unwritable(request: Request, exc: Exception) -> Response:
+    return unwritable(request, exc, "nothing was stored").response()
 
 
 async def _crash(_: Request, exc: Exception) -> Response:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import orjson
 import trio
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from agentteam_protocol.errors import AgentTeamError
 from agentteam_supervisor.server import schema
 from agentteam_supervisor.server.pulse import Pulse
 from agentteam_supervisor.server.transaction import Queued, Told, Tx
+from agentteam_supervisor.server.unstored import Unstored
 from agentteam_supervisor.server.writer import Job, Writer, words_of
 
 if TYPE_CHECKING:
@@ -92,11 +93,18 @@ class Store:
         self._engine = make_engine(path, "BEGIN IMMEDIATE")
         self._writer: Writer | None = None
         self._retention = retention
+        self._unstored = Unstored(path.parent)
 
     @property
     def newest(self) -> Queued | None:
         """The frame that was queued last; None: look into the outbox."""
         return None if self._writer is None else self._writer.newest
+
+    @property
+    def unstored(self) -> Unstored:
+        """What is known beyond what the disk took, with the trouble of the disk."""
+        self._unstored.trouble = None if self._writer is None else self._writer.trouble
+        return self._unstored
 
     def told_after(self, seq: int) -> list[Told] | None:
         """List the events after this one; None: some of them are only on the disk."""
@@ -168,11 +176,16 @@ def _prepare(store: Store, path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         store.prepare()
-    except (OSError, DatabaseError) as exc:
+    except (OSError, OperationalError) as exc:
         raise StateUnusable(
             f"the store {path} cannot be opened: {words_of(exc)}",
             "check that the disk has room and that the directory is yours to write,"
             " or start with another state directory",
+        ) from exc
+    except DatabaseError as exc:
+        raise StateUnusable(
+            f"the store {path} is damaged: {words_of(exc)}",
+            "put a copy of it back, or move it away and start with no messages",
         ) from exc
 
 

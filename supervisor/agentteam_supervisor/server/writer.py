@@ -76,6 +76,15 @@ class Job:
     result: outcome.Outcome[Any] | None = None
 
 
+def _trouble_of(group: list[Job]) -> str | None:
+    """Say what a statement failed with in a group that was committed without it."""
+    for job in group:
+        error = getattr(job.result, "error", None)
+        if isinstance(error, StoreUnwritable):
+            return str(error)
+    return None
+
+
 class Writer:
     """
     Runs each transaction in a savepoint and commits many of them together.
@@ -92,6 +101,8 @@ class Writer:
         self._engine = engine
         self._retention = retention
         self._committed = committed
+        # What the last commit failed with; only a write tells that one is possible.
+        self.trouble: str | None = None
         self.newest: Queued | None = None
         self.told: deque[Told] = deque(maxlen=TOLD)
         self._queue = queue.Queue[Job | None](QUEUED)
@@ -144,8 +155,10 @@ class Writer:
                     )
                     _insist_on_transaction(conn)
                 points.before("store", acts)
+            self.trouble = _trouble_of(group)
             points.after("store", acts)
         except (SQLAlchemyError, _Undone) as exc:
+            self.trouble = words_of(exc)
             touched.clear()
             queued.clear()
             told.clear()

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentteam_supervisor.cli import check_service, disk, doctor
+from agentteam_supervisor.cli import check_service, doctor
 from agentteam_supervisor.cli.check_agents import agents_checked
 from agentteam_supervisor.cli.check_files import damage_of, files_checked
 from agentteam_supervisor.cli.check_service import port_checked, service_checked
-from agentteam_supervisor.cli.disk import Disk, disk_advice
+from agentteam_supervisor.cli.disk import disk_advice
 from agentteam_supervisor.cli.server_record import ServerRecord, announced
 from agentteam_supervisor.cli.state_dir import locked
+from agentteam_supervisor.server.disk import ROOM, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -197,7 +198,7 @@ def test_a_full_disk_is_bad_with_how_much_to_free(
         (check,) = [c for c in doctor.examine(tmp_path) if c.name == "disk"]
         assert check.state == "bad"
         assert check.detail == disk_advice(tmp_path, found)
-    assert f"free at least {disk.ROOM} MiB" in disk_advice(tmp_path, Disk(0))
+    assert f"free at least {ROOM} MiB" in disk_advice(tmp_path, Disk(0))
 
 
 def test_a_state_directory_that_cannot_be_is_bad(run: Run, tmp_path: Path) -> None:

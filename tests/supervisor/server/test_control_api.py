@@ -14,11 +14,13 @@ from tests.kit.server import watch
 
 from agentteam_protocol.activity import ActivityKind
 from agentteam_protocol.control import ControlAction, ControlResult, Method
+from agentteam_protocol.delivery import Diagnostic
 from agentteam_protocol.frames import (
     ActivityReported,
     AgentControl,
     AgentGranted,
     AgentIntervene,
+    AgentTroubled,
     Answer,
     ControlReported,
     FenceReported,
@@ -112,6 +114,29 @@ async def test_a_stop_that_cannot_be_stored_acts_at_once(
             assert answers == [{"result": "stopping", "recorded": False}]
         else:
             assert answers[0]["type"] == slug
+
+
+def _is_apart(agent: dict[str, Any]) -> bool:
+    return not agent["daemon"]["connected"] and agent["currentRun"] is None
+
+
+async def test_two_stops_of_a_run_that_died_with_the_disk_say_the_same(
+    server: RunningServer,
+) -> None:
+    async with open_daemon(server.port) as daemon:
+        agent = await running(server, daemon)
+        with full_disk():
+            why = Diagnostic("the log is not writable", "free the disk")
+            await daemon.send(AgentTroubled(agent, 1, why))
+            shown = await server.until("/api/agents/ada", _is_apart)
+            assert (shown["status"], shown["currentRun"]) == ("idle", None)
+            listed = await server.get("/api/agents")
+            assert listed["problem"] == shown["problem"]
+            told = [await server.post(STOP, stop("run_1"), 409) for _ in range(2)]
+            journal = await server.client.get("/api/agents/ada/journal")
+        assert [problem["type"] for problem in told] == ["not_running"] * 2
+        assert journal.status_code == 507
+        assert "no daemon" not in journal.text
 
 
 async def test_a_stop_that_nothing_can_carry_says_so(server: RunningServer) -> None:
