@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from agentteam_runtimes.driver import Options
     from agentteam_runtimes.incarnation import Exit
 
-PROBE_SECONDS = 25.0
+PROBE_SECONDS = 60.0
 MOST_REMEMBERED = 64
 
 Key = tuple[object, ...]
