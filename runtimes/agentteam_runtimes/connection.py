@@ -14,7 +14,6 @@ import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import (
-    RuntimeExited,
     RuntimeFailure,
     RuntimeRefused,
     RuntimeTooSlow,
@@ -22,6 +21,7 @@ from agentteam_protocol.errors import (
 from agentteam_runtimes.jsonlines import Noise
 from agentteam_runtimes.jsonrpc import Answer, Notification, Peer, Refusal, Request
 from agentteam_runtimes.noise import NoiseCount
+from agentteam_runtimes.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Call:
 
 
 @define(eq=False)
-class Connection:
+class Connection(Waiting):
     """One peer's stdin and stdout, as calls and events."""
 
     write: Callable[[bytes], Awaitable[None]]
@@ -64,8 +64,6 @@ class Connection:
     noise: NoiseCount = field(factory=NoiseCount)
     _peer: Peer = field(factory=Peer, alias="peer")
     _calls: dict[int, Call] = field(factory=dict[int, Call])
-    _changed: trio.Event = field(factory=trio.Event)
-    _exited: RuntimeExited | None = None
 
     def feed(self, lines: Sequence[bytes]) -> None:
         """Take the lines of one read."""
@@ -83,25 +81,6 @@ class Connection:
                 received.append(message)
         self._hand_on(received)
         self.announce()
-
-    def exited(self, error: RuntimeExited) -> None:
-        """Fail whatever waits: the process is gone."""
-        self._exited = error
-        self.announce()
-
-    def announce(self) -> None:
-        """Let everybody who waits look again."""
-        self._changed.set()
-        self._changed = trio.Event()
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        """Wait for something that a line brings about; raises `RuntimeExited`."""
-        while not done():
-            if self._exited is not None:
-                raise RuntimeExited(
-                    self._exited.returncode, self._exited.stderr_tail
-                ) from self._exited
-            await self._changed.wait()
 
     def prepare(
         self,

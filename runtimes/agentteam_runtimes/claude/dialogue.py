@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import (
-    RuntimeExited,
     RuntimeFailure,
     RuntimeRefused,
     RuntimeTooSlow,
@@ -24,6 +22,7 @@ from agentteam_runtimes.claude import wire
 from agentteam_runtimes.driver import Noticed
 from agentteam_runtimes.jsonlines import JsonObject, Noise, decode_line
 from agentteam_runtimes.noise import NoiseCount
+from agentteam_runtimes.waiting import Waiting
 
 
 @define(eq=False)
@@ -52,7 +51,7 @@ class Asking:
 
 
 @define(eq=False)
-class Dialogue:
+class Dialogue(Waiting):
     """One Claude's stdin and stdout."""
 
     write: Callable[[bytes], Awaitable[None]]
@@ -61,8 +60,6 @@ class Dialogue:
     noise: NoiseCount = field(factory=NoiseCount)
     _asking: dict[str, Asking] = field(factory=dict[str, Asking])
     _last: int = 0
-    _changed: trio.Event = field(factory=trio.Event)
-    _exited: RuntimeExited | None = None
 
     def feed(self, lines: Sequence[bytes]) -> None:
         """Take the lines of one read."""
@@ -82,27 +79,6 @@ class Dialogue:
                 received.append(message)
         self._hand_on(received)
         self.announce()
-
-    def exited(self, error: RuntimeExited) -> None:
-        """Fail whatever waits: the process is gone."""
-        self._exited = error
-        self.announce()
-
-    def announce(self) -> None:
-        """Let everybody who waits look again."""
-        self._changed.set()
-        self._changed = trio.Event()
-
-    def check(self) -> None:
-        """Raise `RuntimeExited` when the process is known to be gone."""
-        if (gone := self._exited) is not None:
-            raise RuntimeExited(gone.returncode, gone.stderr_tail) from gone
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        """Wait for something that a line brings about; raises `RuntimeExited`."""
-        while not done():
-            self.check()
-            await self._changed.wait()
 
     def prepare(
         self,

@@ -8,8 +8,8 @@ from attrs import define, field, frozen
 
 from agentteam_runtimes.driver import Capabilities
 
-# Claims that a check can show. The others say only how the session is to ask.
-SHOWABLE = (
+# What the report tells of: each is shown by a check, or is said to be untested.
+CLAIMS = (
     "steer",
     "interrupt",
     "evidence",
@@ -17,6 +17,8 @@ SHOWABLE = (
     "resume",
     "batch_input",
     "tools",
+    "maintenance",
+    "steps",
 )
 
 
@@ -44,7 +46,7 @@ class Claims:
             how_all.append(how)
 
     def lines(self) -> list[Line]:
-        return [] if self.able is None else [self._line(name) for name in SHOWABLE]
+        return [] if self.able is None else [self._line(name) for name in CLAIMS]
 
     @property
     def owed(self) -> list[str]:

@@ -106,7 +106,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     say = terminalreporter.write_line
     terminalreporter.section(f"claimed and shown: version {claims.able.version}")
     for line in claims.lines():
-        note = "CLAIMED, NOT SHOWN" if line.owed else ""
+        note = "CLAIMED, UNTESTED" if line.owed else ""
         say(f"{line.name:<16} {line.claimed:<10} {line.shown}  {note}".rstrip())
     failed = len(terminalreporter.stats.get("failed", []))
     failed += len(terminalreporter.stats.get("error", []))
@@ -115,7 +115,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     elif left_out := config.stash[DESELECTED]:
         say(f"no verdict: {left_out} checks were left out")
     elif claims.owed:
-        say(f"nothing failed; not shown: {', '.join(claims.owed)}")
+        say(f"nothing failed; claimed and untested: {', '.join(claims.owed)}")
     else:
         say(f"conforms to contract {CONTRACT}")
 

@@ -35,6 +35,7 @@ async def test_maintenance_is_done_or_refused(bench: Bench) -> None:
         await _refused(live, "maintain", unknown)
         if bench.able.maintenance:
             await live.bounded("maintain", live.runtime.maintain("compact"))
+            bench.claims.show("maintenance", "compact")
         await live.next_turn()
 
 

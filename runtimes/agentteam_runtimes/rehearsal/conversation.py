@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import trio
 from attrs import define, field
 
 from agentteam_protocol.errors import QueueFull, RuntimeExited, RuntimeRefused
@@ -14,6 +13,7 @@ from agentteam_runtimes.jsonlines import JsonObject, encode_line
 from agentteam_runtimes.last_words import closing
 from agentteam_runtimes.rehearsal import wire
 from agentteam_runtimes.rehearsal.reading import Reading, Reply
+from agentteam_runtimes.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,11 +29,11 @@ class NotWritten(RuntimeRefused):
 
 
 @define(eq=False)
-class Conversation:
+class Conversation(Waiting):
     """
     One process's stdin and stdout.
 
-    `feed`, `overlong` and `exited` are called by the reader and never wait. A line
+    `feed`, `overlong` and `ended` are called by the reader and never wait. A line
     over the limit ends the process: what stood in it cannot be known, the end of a
     turn among it.
     """
@@ -45,8 +45,6 @@ class Conversation:
     fault: str = ""
     _last_id: int = 0
     _replies: dict[int, JsonObject | None] = field(factory=lambda: {HELLO: None})
-    _exit: Exit | None = None
-    _changed: trio.Event = field(factory=trio.Event)
 
     def feed(self, lines: Sequence[bytes]) -> None:
         """Take the lines of one read; events leave in the order of the stream."""
@@ -60,26 +58,18 @@ class Conversation:
                 events.append(Noticed("an answer to no request", str(each.id)))
         if events:
             self.emit(events)
-        self._announce()
+        self.announce()
 
     def overlong(self, line: Overlong) -> None:
         sample = line.head.decode("utf-8", "replace")
         self.emit([Noticed(OVER_LIMIT, sample)])
         self.fault = OVER_LIMIT
-        self._announce()
+        self.announce()
 
-    def exited(self, end: Exit) -> None:
-        self._exit = end
+    def ended(self, end: Exit) -> None:
         if self.ready:
             self.emit(closing(end, self.fault))
-        self._announce()
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        """Wait for what a line brings about; raises `RuntimeExited`."""
-        while not done():
-            if self._exit is not None:
-                raise RuntimeExited(self._exit.returncode, self._exit.stderr_tail)
-            await self._changed.wait()
+        self.exited(RuntimeExited(end.returncode, end.stderr_tail))
 
     async def end_on_fault(self) -> None:
         """Kill the process when its stream broke."""
@@ -128,10 +118,6 @@ class Conversation:
             await self.incarnation.write(encode_line(message))
         except QueueFull as full:
             raise NotWritten(str(full), "queue_full") from full
-
-    def _announce(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
 
 class Refusal(RuntimeRefused):

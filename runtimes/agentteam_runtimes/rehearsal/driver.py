@@ -86,7 +86,7 @@ class RehearsalDriver:
             env=_environment(spec.options),
             on_lines=conversation.feed,
             on_overlong=conversation.overlong,
-            on_exit=conversation.exited,
+            on_exit=conversation.ended,
             limits=self.limits,
         ) as incarnation:
             conversation.incarnation = incarnation

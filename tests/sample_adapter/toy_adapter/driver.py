@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import trio
 from agentteam_protocol.delivery import Evidence
 from agentteam_protocol.errors import (
-    QueueFull,
     RuntimeExited,
     RuntimeMissing,
     RuntimeRefused,
@@ -24,6 +23,8 @@ from agentteam_runtimes import driver as d
 from agentteam_runtimes.contained import Contained
 from agentteam_runtimes.incarnation import Exit, Incarnation, open_incarnation
 from agentteam_runtimes.jsonlines import Noise, decode_line, encode_line
+from agentteam_runtimes.last_words import closing, dropped, write_or_refuse
+from agentteam_runtimes.waiting import Waiting
 from attrs import define, field
 
 HOST = Path(__file__).with_name("host.py")
@@ -31,15 +32,13 @@ START_SECONDS = 30.0
 
 
 @define(eq=False)
-class ToyRuntime(d.Runtime):
+class ToyRuntime(Waiting, d.Runtime):
     emit: d.Emit
     incarnation: Incarnation = field(init=False)
     turn: str | None = None  # the one that runs
     answers: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]])
     items: dict[str, d.InputItem] = field(factory=dict[str, d.InputItem])
     cut: set[str] = field(factory=set[str])
-    exit: Exit | None = None
-    changed: trio.Event = field(factory=trio.Event)
 
     # What the host says. Called by the reader: nothing here waits.
 
@@ -49,57 +48,41 @@ class ToyRuntime(d.Runtime):
             if isinstance(message, Noise):
                 self.emit([d.Noticed("noise on stdout", message.sample)])
             elif "turn" in message:
-                self.emit(self.read(d.TurnRef(message["turn"]), message))
+                self.emit([self.read(d.TurnRef(message["turn"]), message)])
             else:
                 self.answers[message["type"]] = message
         self.announce()
 
-    def read(self, turn: d.TurnRef, m: dict[str, Any]) -> list[d.RuntimeEvent]:
+    def read(self, turn: d.TurnRef, m: dict[str, Any]) -> d.RuntimeEvent:
         match m["type"]:
             case "started":
-                return [d.TurnStarted(turn, turn.id)]
+                return d.TurnStarted(turn, turn.id)
             case "read":  # the SDK has it in its record: evidence, tied to our key
                 item = self.items[m["text"]]
-                return [d.Surfaced(turn, item.id, item.key, Evidence("recorded"))]
+                return d.Surfaced(turn, item.id, item.key, Evidence("recorded"))
             case "delta":
-                return [d.Output(turn, m["text"])]
+                return d.Output(turn, m["text"])
             case "answer":
-                return [d.Said(turn, m["text"])]
+                return d.Said(turn, m["text"])
             case "tool":
-                return [d.ToolStarted(turn, m["call"], "shell", m["text"])]
+                return d.ToolStarted(turn, m["call"], "shell", m["text"])
             case "result":
-                return [d.ToolEnded(turn, m["call"], m["text"])]
+                return d.ToolEnded(turn, m["call"], m["text"])
             case "ended":
                 self.turn = None if self.turn == turn.id else self.turn
-                dropped = {
-                    self.items[k].id: d.ItemOutcome.dropped for k in m["dropped"]
-                }
+                left = {self.items[k].id: d.ItemOutcome.dropped for k in m["dropped"]}
                 status = d.TurnStatus(m["status"])
-                return [d.TurnEnded(turn, status, m["detail"], dropped, m["text"])]
+                return d.TurnEnded(turn, status, m["detail"], left, m["text"])
             case unknown:
-                return [d.Noticed("an unknown line", unknown)]
+                return d.Noticed("an unknown line", unknown)
 
-    def exited(self, end: Exit) -> None:
-        self.exit = end
+    def ended(self, end: Exit) -> None:
         if "ready" in self.answers:  # before, it is the start that fails
-            self.emit([d.Exited(end.returncode, end.stderr_tail)])
-        self.announce()
-
-    def announce(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        while not done():
-            if self.exit is not None:
-                raise RuntimeExited(self.exit.returncode, self.exit.stderr_tail)
-            await self.changed.wait()
+            self.emit(closing(end))
+        self.exited(RuntimeExited(end.returncode, end.stderr_tail))
 
     async def tell(self, **order: Any) -> None:
-        try:
-            await self.incarnation.write(encode_line(order))
-        except QueueFull as full:  # nothing was written
-            raise RuntimeRefused(str(full)) from full
+        await write_or_refuse(self.incarnation, encode_line(order))
 
     # The contract.
 
@@ -110,9 +93,9 @@ class ToyRuntime(d.Runtime):
     async def start_turn(self, batch: d.Batch) -> d.TurnRef:
         if self.turn is not None:
             raise d.SubmitRefused("a turn is running", written=False)
-        self.turn = batch.id  # the SDK names no turns: each line of it says this
         self.items |= {item.key: item for item in batch.items}
         messages = {item.key: item.text for item in batch.items}
+        self.turn = batch.id  # the SDK names no turns: each line of it says this
         try:
             await self.tell(op="turn", turn=batch.id, messages=messages)
         except RuntimeRefused as refused:
@@ -164,8 +147,8 @@ class ToyDriver(d.Driver):
             cwd=spec.workdir,
             env={"PATH": os.environ["PATH"], **spec.options.env},
             on_lines=runtime.feed,
-            on_overlong=lambda line: emit([d.Noticed("a line over the limit")]),
-            on_exit=runtime.exited,
+            on_overlong=lambda line: emit([dropped(line)]),
+            on_exit=runtime.ended,
         ) as runtime.incarnation:
             with trio.move_on_after(START_SECONDS) as start:
                 await runtime.until(lambda: bool(runtime.answers))
