@@ -39,11 +39,15 @@ def stored_for(part: str) -> Path:
 
 
 def difference(known: Sequence[Any], fresh: Sequence[Any], name: str) -> str:
-    lines = [
-        [line for entry in entries for line in pretty(entry)]
-        for entries in (known, fresh)
-    ]
-    return "\n".join(difflib.unified_diff(*lines, f"{name}, stored", "fresh", n=8))
+    before, after = _lines(known), _lines(fresh)
+    changed = difflib.unified_diff(
+        before, after, f"{name}, stored", "fresh", n=8, lineterm=""
+    )
+    return "\n".join(changed)
+
+
+def _lines(entries: Sequence[Any]) -> list[str]:
+    return [line for entry in entries for line in pretty(entry)]
 
 
 def _numbers(version: Path) -> list[int]:

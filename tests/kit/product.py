@@ -19,6 +19,8 @@ from attrs import define, field
 from tests.kit.product_agent import Person
 from tests.kit.service import COMMAND
 
+from agentteam_runtimes import wiretap
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Sequence
 
@@ -66,7 +68,8 @@ class Up:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {n: os.environ[n] for n in ("PATH", "PYTHONPATH") if n in os.environ}
+        names = ("PATH", "PYTHONPATH", wiretap.DIRECTORY)
+        kept = {name: os.environ[name] for name in names if name in os.environ}
         home = {"HOME": str(self.place), "TMPDIR": str(self.temporary)}
         return {**home, "LANG": "C.UTF-8", **kept}
 

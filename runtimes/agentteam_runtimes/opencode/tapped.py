@@ -39,7 +39,7 @@ class Tapped(httpx.AsyncBaseTransport):
         asked = {"method": request.method, "path": path, "body": body}
         self.tap({"dir": "in", "request": asked, "number": number})
         answer = await self._inner.handle_async_request(request)
-        told = {"status": answer.status_code}
+        told: dict[str, object] = {"status": answer.status_code}
         if answer.headers.get("content-type", "").startswith(STREAM):
             assert isinstance(answer.stream, httpx.AsyncByteStream)
             answer.stream = _Heard(self.tap, answer.stream)
