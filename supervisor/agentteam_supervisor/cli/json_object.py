@@ -16,10 +16,8 @@ def as_object(value: Any) -> JsonObject | None:
 
 def parts(of: Mapping[str, Any], key: str) -> list[JsonObject]:
     """Get the objects in the list at the key."""
-    found: Any = of.get(key)
-    if not isinstance(found, list):
-        return []
-    listed = cast("list[Any]", found)
+    found = of.get(key)
+    listed: list[Any] = list(cast("Any", found)) if isinstance(found, list) else []
     return [thing for one in listed if (thing := as_object(one)) is not None]
 
 

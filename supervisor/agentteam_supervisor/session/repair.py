@@ -14,6 +14,7 @@ from agentteam_protocol.inbox import Lane
 from agentteam_supervisor.session.pending import waiting
 
 if TYPE_CHECKING:
+    from agentteam_protocol.ids import MessageId
     from agentteam_protocol.inbox import Item
     from agentteam_supervisor.session.state import Ledger, OpenTurn
 
@@ -45,8 +46,10 @@ def repair(
     records: list[j.JournalEvent] = []
     if stranded := _stranded(ledger):
         records.append(j.InboxSpliced(j.SpliceReason.requeued, added=stranded))
-    for item in (*stranded, *waiting(ledger.lanes)):
-        records += _superseded(ledger, item)
+    inbox = (*stranded, *waiting(ledger.lanes))
+    urgents = {i.message for i in inbox if i.lane is Lane.urgent}
+    for item in inbox:
+        records += _superseded(item, urgents)
     if ledger.turn is not None:
         records += closing_records(ledger.turn)
         records.append(j.TurnEnd(ledger.turn.number, j.TurnOutcome.interrupted))
@@ -67,8 +70,7 @@ def _stranded(ledger: Ledger) -> tuple[Item, ...]:
     )
 
 
-def _superseded(ledger: Ledger, item: Item) -> list[j.JournalEvent]:
-    urgents = {i.message for i in ledger.lanes[Lane.urgent]}
+def _superseded(item: Item, urgents: set[MessageId | None]) -> list[j.JournalEvent]:
     if item.delivery is None or item.policy is not None or item.message not in urgents:
         return []
     why = j.SpliceReason.superseded
