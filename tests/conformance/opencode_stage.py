@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 from tests.kit.chat_model import ChatModel, open_chat_model
 from tests.kit.model_server import do
 from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
 
 from agentteam_runtimes.conformance.stage import Stage
 from agentteam_runtimes.driver import Options
+from agentteam_runtimes.opencode import managed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -59,3 +61,23 @@ class OpenCodeStage(Stage):
 async def open_stage(directory: Path) -> AsyncGenerator[OpenCodeStage]:
     async with open_chat_model() as model:
         yield OpenCodeStage(model, make_opencode_home(directory, model.base_url))
+
+
+@define(eq=False)
+class BuiltinStage(OpenCodeStage):
+    """The same program, where the managed one is looked for."""
+
+    def options(self) -> Options:
+        return evolve(super().options(), bin=None)
+
+
+@asynccontextmanager
+async def open_builtin_stage(directory: Path) -> AsyncGenerator[BuiltinStage]:
+    # The runtime asks its environment where the state directory is.
+    os.environ[managed.STATE_DIR] = str(directory / "managed")
+    async with open_chat_model() as model:
+        home = make_opencode_home(directory, model.base_url)
+        program = managed.program(directory / "managed")
+        program.parent.mkdir(parents=True)
+        program.symlink_to(home.bin)
+        yield BuiltinStage(model, home)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "tests" / "sample_adapter"
-PATIENCE = ("--patience", "30")  # they run side by side
+PATIENCE = ("--patience", "60")  # they run side by side
 
 
 @frozen
@@ -33,15 +33,25 @@ class Tried:
     runtime: str
     stage: str
     part: str | None = None  # the outside part that it needs
+    only: str = ""  # some of the checks
 
     def run(self) -> Ran:
-        return run_kit(self.runtime, "--stage", self.stage, *PATIENCE)
+        stage = f"tests.conformance.{self.stage}"
+        some = ("-k", self.only) if self.only else ()
+        return run_kit(self.runtime, "--stage", stage, *PATIENCE, *some)
 
 
 OURS = {
-    "rehearsal": Tried("rehearsal", "tests.conformance.rehearsal_stage:open_stage"),
-    "codex": Tried("codex", "tests.conformance.codex_stage:open_stage", "codex"),
+    "rehearsal": Tried("rehearsal", "rehearsal_stage:open_stage"),
+    "codex": Tried("codex", "codex_stage:open_stage", "codex"),
+    "claude": Tried("claude", "claude_stage:open_stage", "claude"),
+    "claude-2.1.197": Tried("claude", "claude_stage:open_old_stage", "claude-2.1.197"),
+    "opencode": Tried("opencode", "opencode_stage:open_stage", "opencode"),
 }
+# The same driver over another program, in a place of its own.
+ALIKE = Tried(
+    "builtin", "opencode_stage:open_builtin_stage", "opencode", "start or resume"
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +63,7 @@ def runs(
     with ThreadPoolExecutor() as pool:
         found = {
             name: pool.submit(tried.run)
-            for name, tried in OURS.items()
+            for name, tried in {**OURS, "builtin": ALIKE}.items()
             if name in selected and (tried.part is None or find_part(tried.part))
         }
         if "toy" in selected:
@@ -72,6 +82,17 @@ def runs(
 )
 def test_a_driver_of_ours_shows_what_it_claims(name: str, runs: Runs) -> None:
     _conforms(runs[name].result())
+
+
+@pytest.mark.req("R68")
+@pytest.mark.needs("opencode")
+@pytest.mark.parametrize("name", ["builtin"])
+def test_the_managed_opencode_starts_and_resumes_as_opencode_does(
+    name: str, runs: Runs
+) -> None:
+    ran = runs[name].result()
+    assert ran.returncode == 0, ran.stdout
+    assert "checks were left out" in ran.stdout, ran.stdout
 
 
 @pytest.mark.parametrize("name", ["toy"])
