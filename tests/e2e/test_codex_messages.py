@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.kit.model_server import do
-from tests.kit.real_agent import STREAM
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder
@@ -14,34 +13,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
 
 
-@pytest.mark.req("R12", "R13", "R14", "R15", "R124")
-@pytest.mark.bug("B02", "B22")
-async def test_stop_ends_the_run_parks_what_waits_and_a_resume_runs_it(
-    coder: Coder,
-) -> None:
-    agent = coder.agent
-    await coder.says()
-    waits = [await agent.deliver(body) for body in ("one", "two")]
-    run = await agent.stop()
-    view = await agent.idle()
-    states = [(await coder.product.delivery(d))["state"] for d in waits]
-    assert (await agent.control(run, 409))["type"].endswith("not_running")
-    heard = list(coder.model.requests)
-    await agent.resume()
-    for delivery in waits:
-        await coder.product.surfaced(delivery)
-    await agent.idle()
-    assert await agent.outcomes() == ["aborted", "completed"]
-    messages = await coder.product.get(f"/api/targets/@{agent.name}/messages")
-    assert view["parked"]
-    assert states == ["queued", "queued"]
-    assert len(heard) == 1
-    assert "".join(coder.read) == f"{STREAM}onetwo"
-    people = [m for m in messages["messages"] if m["author"]["kind"] == "user"]
-    assert [m["body"] for m in people] == [STREAM, "one", "two"]
-
-
-@pytest.mark.req("R14", "R15")
+@pytest.mark.req("R14", "R15", "R59", "R60")
 @pytest.mark.bug("B02")
 async def test_after_a_stop_the_next_message_runs_and_an_old_stop_cannot_end_it(
     coder: Coder,
@@ -80,37 +52,6 @@ async def test_messages_to_a_busy_agent_are_steered_in_order_and_cut_nothing(
     assert coder.model.requests[0].end == "completed"
     assert coder.read == [first, *bodies]
     assert [f["attempt"] for f in found] == [1] * 5
-
-
-@pytest.mark.req("R23", "R29", "R46")
-@pytest.mark.bug("B22")
-@pytest.mark.inv(12, 13, 14, 15)
-async def test_an_urgent_goes_first_and_nothing_steered_or_queued_is_lost_or_doubled(
-    coder: Coder,
-) -> None:
-    """Steers that a running command holds back are dropped by the interrupt."""
-    agent = coder.agent
-    room = f"room-{agent.name}"
-    await coder.product.post("/api/targets", {"name": room, "agents": [agent.name]})
-    await coder.runs("touch begun; sleep 30", "begun")
-    steered = [await agent.deliver(f"s{n}. ") for n in range(3)]
-    other = [(await agent.send(f"r{n}. ", to=room)) for n in range(3)]
-    waits = [m["deliveries"][0]["id"] for m in other]
-    urgent = await agent.urge("now. ")
-    await coder.product.surfaced(urgent)
-    for delivery in [*steered, *waits]:
-        await coder.product.surfaced(delivery)
-    await agent.idle()
-    assert len(await agent.journal("interrupt/requested")) == 1
-    told = "".join(coder.read[1:])
-    marks = ["now. ", *[f"{k}{n}. " for k in "sr" for n in range(3)]]
-    assert {mark: told.count(mark) for mark in marks} == dict.fromkeys(marks, 1)
-    for kind in "sr":
-        places = [told.index(f"{kind}{n}. ") for n in range(3)]
-        assert places == sorted(places)
-    # Of its own target the urgent may take older messages along, never of another.
-    (after,) = [r for r in coder.model.requests if r is coder.model.told("now. ")[0]]
-    assert "r0. " not in "".join(after.user_texts)
 
 
 @pytest.mark.req("R3", "R7", "R17", "R131")

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from tests.kit.model_server import do
-from tests.kit.product import of_kind
-from tests.kit.product_agent import until
-from tests.kit.real_agent import STREAM
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder
-    from tests.kit.product import Product
     from tests.kit.product_agent import Live
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("codex")]
@@ -31,61 +27,21 @@ async def shown(live: Live, coder: Coder, kind: str) -> int:
             await trio.sleep(0.002)
 
 
-@pytest.mark.req("R11", "R27", "R29", "R30", "R32", "R35", "R39", "R44", "R62")
-@pytest.mark.req("R59", "R60", "R130", "R134", "R135", "R139")
-@pytest.mark.inv(6, 7, 15, 20, 22)
-async def test_streaming_text_is_cut_and_the_message_is_what_the_model_reads_next(
-    coder: Coder,
-    live: Live,
-) -> None:
-    question = "what is two and two?"
-    await coder.says()
-    old = (await coder.agent.running())["currentRun"]["id"]
-    await shown(live, coder, "progress")
-    message = await coder.agent.send(question)
-    urgent = (await coder.agent.mark(message))["id"]
-    held = await shown(live, coder, "requested")
-    found = await coder.product.surfaced(urgent)
-    await coder.agent.idle()
-    before = coder.processes("app-server")
-    ordinary = await coder.product.ended(message["deliveries"][0]["id"])
-    runs = await coder.agent.runs()
-    assert await coder.agent.lines(urgent) == CUT
-    said = await until(coder.agent.said, bool)
-    cut_and_next = [c for c in coder.turn_calls if c != "steer"]
-    assert cut_and_next == ["start", "interrupt", "start"]
-    first, second = coder.model.requests
-    assert first.end == "client gone"
-    assert second.user_texts == [STREAM, question]
-    assert said == [f"Heard: {question}"]
-    assert before, "the app-server is still the same process: nothing was killed"
-    assert (found["state"], ordinary["state"]) == ("surfaced", "superseded")
-    assert [r["outcome"] for r in runs] == ["aborted", "completed"]
-    assert found["evidence"]["detail"].split()[0] in str(coder.home.wire)
-    late = of_kind(live.of(coder.agent)[held:], "progress")
-    assert [e for e in late if e["runId"] == old] == []
-
-
 COMMANDS = {
     "plain": "touch begun; sleep 2; touch late",
-    "in its own session": "setsid -w sh -c 'touch begun; sleep 2; touch late'",
-    "detached": "(setsid sh -c 'touch begun; sleep 2; touch late' &); sleep 20",
     "deaf to TERM": "trap '' TERM INT HUP; touch begun; sleep 2; touch late",
 }
 
 
 @pytest.mark.req("R42", "R53", "R58")
 @pytest.mark.bug("B01", "B24")
-@pytest.mark.parametrize("told", [True, False], ids=["told of", "not told of yet"])
 @pytest.mark.parametrize("kind", COMMANDS)
-async def test_a_running_command_is_gone_before_the_cut_is_told(
-    coder: Coder, live: Live, kind: str, told: bool
+async def test_a_command_that_codex_has_not_told_of_is_gone_before_the_cut_is_told(
+    coder: Coder, live: Live, kind: str
 ) -> None:
     """Codex tells of a command only some 100 ms after its start, or never if cut."""
     await coder.runs(COMMANDS[kind], "begun")
     began = trio.current_time()
-    if told:
-        await coder.agent.recorded("tool/call")
     assert coder.processes("sleep 2")
     urgent = await coder.agent.urge("leave that")
     await shown(live, coder, "interrupted")
@@ -94,39 +50,13 @@ async def test_a_running_command_is_gone_before_the_cut_is_told(
     await coder.agent.idle()
     assert await coder.agent.lines(urgent) == CUT
     await trio.sleep_until(began + 2.3)
-    assert await coder.agent.outcomes() == ["aborted", "completed"]
     calls = await coder.agent.journal("tool/call", "tool/result")
     assert left == []
     assert not coder.file("late").exists()
-    kinds = [c["kind"] for c in calls]
-    assert kinds == ["tool/call", "tool/result"] or (kinds == [] and not told)
+    assert [c["kind"] for c in calls] in ([], ["tool/call", "tool/result"])
     after = coder.model.told("leave that")[0]
     assert after.user_texts[-1] == "leave that"
     assert "aborted" in after.outputs[-1]
-
-
-@pytest.mark.req("R70", "R84", "R120")
-@pytest.mark.bug("B07")
-@pytest.mark.inv(4, 5)
-async def test_a_pending_approval_is_cancelled_and_a_late_allow_is_refused(
-    asking_coder: Coder,
-) -> None:
-    await asking_coder.agent.deliver(do({"run": "touch asked_for"}))
-    approval = await asking_coder.agent.approval()
-    urgent = await asking_coder.agent.urge("do something else")
-    refused = await late_allow(asking_coder.product, approval["id"])
-    await asking_coder.product.surfaced(urgent)
-    view = await asking_coder.agent.idle()
-    assert await asking_coder.agent.lines(urgent) == CUT
-    decided = await asking_coder.agent.journal("approval/decided")
-    asked = await asking_coder.agent.journal("approval/asked")
-    assert "touch asked_for" in str(approval)
-    assert refused["type"].endswith("already_decided")
-    assert view["pendingApprovals"] == []
-    assert [d["outcome"] for d in decided] == ["cancelled"]
-    assert len(asked) == 1
-    assert not asking_coder.file("asked_for").exists()
-    assert asking_coder.read[-1] == "do something else"
 
 
 @pytest.mark.req("R78")
@@ -189,17 +119,3 @@ async def allowed_while_cut(coder: Coder, number: int) -> None:
     if decided == "cancelled":
         assert not ran
     assert coder.read[-1] == f"instead {number}"
-
-
-async def late_allow(product: Product, approval: str) -> Any:
-    path = f"/api/approvals/{approval}/decision"
-    body = {"outcome": "allowed-once"}
-    answer = await until(
-        lambda: _answer(product, path, body), lambda answer: answer[0] == 409
-    )
-    return answer[1]
-
-
-async def _answer(product: Product, path: str, body: Any) -> tuple[int, Any]:
-    answer = await product.client.post(path, json=body)
-    return answer.status_code, answer.json()

@@ -21,9 +21,13 @@ RECORDER = """\
 if [ "$1" = --version ]; then exec "{bin}" "$@"; fi
 mkfifo "{log}.$$"
 exec 3<&0
-tee -a "{log}" <&3 >"{log}.$$" 2>/dev/null &
+tee -a "{log}" <&3 2>/dev/null {filter} >"{log}.$$" &
 exec "{bin}" "$@" <"{log}.$$" 3<&-
 """
+ALL = ""
+# As if the version knew no interrupt: it answers what it does not know, or nothing.
+REFUSING = """| sed -u 's/"subtype":"interrupt"/"subtype":"unheard_of"/'"""
+DEAF = """| grep --line-buffered -v '"subtype":"interrupt"'"""
 
 
 @frozen
@@ -74,14 +78,21 @@ class ClaudeHome:
         }
 
 
-def make_claude_home(path: Path, base_url: str, part: str = "claude") -> ClaudeHome:
-    """Write a private home below `path` for a Claude that asks the model at `base_url`."""
+def make_claude_home(
+    path: Path, base_url: str, part: str = "claude", hears: str = ALL
+) -> ClaudeHome:
+    """
+    Write a private home below `path` for a Claude that asks the model at `base_url`.
+
+    `hears` is a filter of the lines that it is told.
+    """
     binary = find_part(part)
     if binary is None:
         raise FileNotFoundError(f"no {part}: {PARTS[part].install}")
     home = ClaudeHome(path / "home", binary, base_url)
     home.workdir.mkdir(parents=True)
     program = home.path / "claude"
-    program.write_text(RECORDER.format(log=home.path / "wire.jsonl", bin=binary))
+    log = home.path / "wire.jsonl"
+    program.write_text(RECORDER.format(log=log, bin=binary, filter=hears))
     program.chmod(0o755)
     return home
