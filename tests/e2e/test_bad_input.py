@@ -134,6 +134,20 @@ async def test_a_working_directory_that_is_not_there_is_named(
     assert (await agent.idle())["problem"] is None
 
 
+@pytest.mark.req("R55")
+async def test_a_problem_is_over_when_what_was_missing_is_there(
+    product: Product, tmp_path: Path
+) -> None:
+    wanted = tmp_path / "comes-later"
+    agent = await product.agent([ANSWER], workdir=str(wanted))
+    first = await agent.deliver("hello")
+    await agent.until(lambda view: view["problem"])
+    wanted.mkdir()
+    await agent.until(lambda view: not view["problem"])
+    await agent.resume()
+    await product.surfaced(first)
+
+
 async def test_a_wrong_option_of_the_runtime_is_named(product: Product) -> None:
     agent = await product.agent(config={"stear": "ack"})
     await agent.deliver("hello")

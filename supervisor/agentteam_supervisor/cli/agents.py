@@ -66,7 +66,7 @@ def add(
     with connect(state_dir, url) as client:
         agent = client.post("/api/agents", body)
     _warn(workdir)
-    _warn_of_runtime(agent)
+    _warn_of_runtime(agent, here=url is None)
     if as_json:
         print_json(agent)
     else:
@@ -87,9 +87,15 @@ def _warn(workdir: Path | None) -> None:
         click.echo(words, err=True)
 
 
-def _warn_of_runtime(agent: dict[str, Any]) -> None:
-    """Say what the daemon found when it looked for the runtime on its machine."""
-    if problem := part(agent, "capabilities").get("problem"):
+def _warn_of_runtime(agent: dict[str, Any], here: bool) -> None:
+    """Say what the daemon found when it looked; `here` it may be there by now."""
+    from agentteam_supervisor.cli.runtimes import find_runtimes
+
+    problem = part(agent, "capabilities").get("problem")
+    if problem and here:
+        (found,) = find_runtimes(str(agent["runtime"]))
+        problem = None if found.capabilities else problem
+    if problem:
         click.echo(say(f"warning: {problem}", f"警告：{problem}"), err=True)
 
 
@@ -119,7 +125,7 @@ def change(
     with connect(state_dir, url) as client:
         changed = client.patch(agent_path(agent), wanted)
     _warn(workdir)
-    _warn_of_runtime(changed)
+    _warn_of_runtime(changed, here=url is None)
     if as_json:
         print_json(changed)
     else:

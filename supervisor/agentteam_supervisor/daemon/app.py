@@ -187,6 +187,7 @@ class _Daemon:
                     await nursery.start(self._roster.run)
                     nursery.start_soon(self._keep_link)
                     nursery.start_soon(reap_orphans)
+                    nursery.start_soon(self._keep_looking)
                     with trio.move_on_after(self._config.greeting):
                         await self._link.greeted()
                     if self._refused is None:
@@ -203,6 +204,19 @@ class _Daemon:
             await trio.sleep_forever()
         finally:
             self._stop.set()
+
+    async def _keep_looking(self) -> None:
+        await self._workshop.wants.keep_looking(self._look, self._found)
+
+    async def _look(self, agent: AgentId) -> None:
+        seat = self._roster.seat(agent)
+        if seat is not None:  # with its settings as they are now
+            await self._workshop.look(seat.granted)
+
+    def _found(self, agent: AgentId) -> None:
+        seat = self._roster.seat(agent)
+        if seat is not None:
+            seat.mended()
 
     async def _keep_link(self) -> None:
         try:

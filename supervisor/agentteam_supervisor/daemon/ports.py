@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
-from attrs import frozen
+from attrs import field, frozen
 
 from agentteam_protocol.codec import from_wire, to_wire
 from agentteam_protocol.errors import (
@@ -30,6 +30,7 @@ from agentteam_supervisor.daemon.config import DaemonConfig
 from agentteam_supervisor.daemon.link import Link
 from agentteam_supervisor.daemon.lock import StateDirectory
 from agentteam_supervisor.daemon.reports import status
+from agentteam_supervisor.daemon.wants import Wants
 from agentteam_supervisor.journal.log import Journal, now
 from agentteam_supervisor.session.actor import SessionActor
 from agentteam_supervisor.session.ports import Ports
@@ -77,6 +78,14 @@ class Workshop:
     journal: Journal
     plugins: Plugins
     approvals: ApprovalService
+    wants: Wants = field(factory=Wants)
+
+    async def look(self, granted: AgentGranted) -> None:
+        """Look for what the agent needs; raises `RuntimeMissing` with what is not there."""
+        driver, options = self._driver(granted)
+        await trio.to_thread.run_sync(
+            _look, driver, granted.workdir, options, abandon_on_cancel=True
+        )
 
     def make_actor(
         self,
@@ -140,9 +149,14 @@ class Workshop:
     async def _probe(
         self, driver: Driver, granted: AgentGranted, options: Options, known: _Known
     ) -> Capabilities:
-        capabilities = await trio.to_thread.run_sync(
-            _look, driver, granted.workdir, options, abandon_on_cancel=True
-        )
+        try:
+            capabilities = await trio.to_thread.run_sync(
+                _look, driver, granted.workdir, options, abandon_on_cancel=True
+            )
+        except RuntimeMissing:
+            self.wants.add(granted.agent)
+            raise
+        self.wants.drop(granted.agent)
         known.capabilities = to_wire(capabilities)
         return capabilities
 

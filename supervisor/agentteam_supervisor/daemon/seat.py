@@ -27,6 +27,7 @@ from agentteam_protocol.frames import (
     Frame,
     StatusReported,
 )
+from agentteam_protocol.journal import RunProblem
 from agentteam_supervisor.daemon.loading import Reporter, load, reopen
 from agentteam_supervisor.daemon.restarts import Intensity, judge
 from agentteam_supervisor.daemon.translation import (
@@ -65,6 +66,10 @@ _FULL = Diagnostic(
     "wait until the agent is up, then redeliver",
 )
 _MEND = "free space or mend the disk; the agent is tried again by itself"
+_THERE = Diagnostic(
+    "what the agent could not start for is there now",
+    "resume the agent if something waits (agentteam resume NAME)",
+)
 _GONE = Diagnostic("the agent's session has ended", "send the message to another agent")
 
 
@@ -120,6 +125,7 @@ class Seat:
         self._leaving: Leave | None = None
         self._nudged = trio.Event()
         self._renewing = False
+        self._mended = False
         self._wanted = trio.Event()
         self.over = trio.Event()
 
@@ -203,6 +209,13 @@ class Seat:
         if _settings(granted) != _settings(before):
             self._renew()
 
+    def mended(self) -> None:
+        """What the session could not start for is there: its problem is over."""
+        if self.actor is None or self.actor.session.live.phase is not Phase.offline:
+            return  # it has found that out by itself
+        self._mended = True
+        self._renew()
+
     def _renew(self) -> None:
         """Begin anew with the new settings, once nothing runs."""
         actor = self.actor
@@ -271,6 +284,7 @@ class Seat:
     async def _live(self) -> Diagnostic | None:
         granted = self.granted
         agent = granted.agent
+        self._forget_problem()
         reporter, self._loaded = self._loaded, None
         if reporter is None:
             await self._journal.flushed()
@@ -287,6 +301,14 @@ class Seat:
             await nursery.start(actor.run)
             self._enter(actor)
         return actor.failure
+
+    def _forget_problem(self) -> None:
+        if not self._mended:
+            return
+        self._mended, agent = False, self.granted.agent
+        told = notice(agent, _THERE.problem, _THERE.what_to_do)
+        with suppress(QueueFull):  # then the next start that succeeds drops it
+            self._journal.append(agent, [RunProblem(None)], [told])
 
     def _enter(self, actor: Actor) -> None:
         """Before anything else: what the journal says is due, then what has waited."""
