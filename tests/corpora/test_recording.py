@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.kit.corpora import CORPORA, PERFORMERS, Recording
+from tests.kit.peer import pretty
 from tests.kit.recorder import recorded
-from tests.kit.replay import pretty
 from tests.kit.scenarios import SCENARIOS
 
 if TYPE_CHECKING:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.kit.corpora import CORPORA, PERFORMERS, Recording, performer_of, stored
-from tests.kit.replay import Differs, replay
+from tests.kit.peer import Differs
+from tests.kit.replay import replay
 from tests.kit.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+AGAIN = "is that what you want? `python -m tests.kit.recorder again` keeps it"
 
 
 def shown(folder: Path) -> str:
@@ -25,7 +29,7 @@ def test_a_driver_makes_the_same_of_a_recorded_wire(
 ) -> None:
     recording = Recording.read(folder)
     events = replay(performer_of(folder), folder.name, recording.wire, tmp_path)
-    assert events == recording.events
+    assert events == recording.events, AGAIN
 
 
 def test_each_runtime_has_a_recording_of_each_scenario() -> None:

@@ -6,6 +6,10 @@ Records the wire of a real runtime, and plays a recording to its driver.
 records all scenarios below `DIR/RUNTIME/VERSION`. `agentteam runtimes check RUNTIME
 --record DIR` does the same, in a checkout. The runtime has a home of its own, a fake
 key, and a scripted model on loopback.
+
+    python -m tests.kit.recorder again
+
+writes down anew what the drivers make of the stored wires: for a driver that changed.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define, field
-from tests.kit.corpora import PERFORMERS, Recording
+from tests.kit.corpora import PERFORMERS, Recording, performer_of, stored
+from tests.kit.peer import Differs
 from tests.kit.replay import replay
 from tests.kit.scenarios import SCENARIOS, Stage
 from tests.kit.scrubber import Scrubber, strings
@@ -63,14 +69,21 @@ class Tape:
 
 def recorded(part: str, scenario: str) -> Recording:
     """Record a scenario on the real runtime, and what its driver makes of that."""
-    wire = trio.run(_record, part, scenario)
+    wire, live = trio.run(_record, part, scenario)
     with tempfile.TemporaryDirectory() as place:
         events = replay(PERFORMERS[part], scenario, wire, Path(place))
+    kinds = Counter(event["event"] for event in events)
+    if kinds != live:
+        raise Differs(f"it made {live} of the runtime, and {kinds} of the recording")
     return Recording(wire, events)
 
 
-async def _record(part: str, scenario: str) -> list[Entry]:
-    """Play a scenario on the real runtime; gives what was on the wire, scrubbed."""
+async def _record(part: str, scenario: str) -> tuple[list[Entry], Counter[str]]:
+    """
+    Play a scenario on the real runtime.
+
+    Gives what was on the wire, scrubbed, and the kinds of what the driver made of it.
+    """
     performer, tape = PERFORMERS[part], Tape()
     token = TAP.set(tape)
     try:
@@ -84,7 +97,8 @@ async def _record(part: str, scenario: str) -> list[Entry]:
     ours = [s for entry in wire if entry["dir"] == "in" for s in strings(entry)]
     scrubber = Scrubber(_places(desk), ours)
     scrubber.learn(wire)
-    return [scrubber.entry(entry) for entry in wire]
+    live = Counter(type(event).__name__ for event in stage.events)
+    return [scrubber.entry(entry) for entry in wire], live
 
 
 def _places(desk: Desk[Any, Any]) -> dict[str, str]:
@@ -106,5 +120,14 @@ def main(part: str, directory: str, *scenarios: str) -> None:
         print(f"{folder / scenario}: {len(recording.wire)} lines", flush=True)
 
 
+def again() -> None:
+    """Play all stored wires to the drivers as they are now, and keep the events."""
+    for folder in stored():
+        wire = Recording.read(folder).wire
+        with tempfile.TemporaryDirectory() as place:
+            events = replay(performer_of(folder), folder.name, wire, Path(place))
+        Recording(wire, events).write(folder)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    again() if sys.argv[1:] == ["again"] else main(*sys.argv[1:])
