@@ -157,7 +157,7 @@ def permission(id: int, call_id: str = "c1", session: str = SESSION) -> Message:
         {"optionId": "once", "kind": "allow_once", "name": "Once"},
         {"optionId": "no", "kind": "reject_once", "name": "No"},
     ]
-    asked = {"toolCallId": call_id, "title": "touch x", "kind": "execute"}
-    asked |= {"rawInput": {"command": "touch x"}}
+    asked: Message = {"toolCallId": call_id, "title": "touch x", "kind": "execute"}
+    asked["rawInput"] = {"command": "touch x"}
     params = {"sessionId": session, "toolCall": asked, "options": options}
     return {"id": id, "method": "session/request_permission", "params": params}
