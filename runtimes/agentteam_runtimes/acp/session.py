@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
+from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.errors import RuntimeExited, RuntimeFailure, RuntimeRefused
 from agentteam_runtimes import jsonfields
 from agentteam_runtimes.acp import wire
@@ -46,7 +47,6 @@ from agentteam_runtimes.jsonrpc import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from agentteam_protocol.approval import ApprovalOutcome
     from agentteam_protocol.ids import ItemId
     from agentteam_runtimes.acp.record import Record
     from agentteam_runtimes.connection import Received
@@ -83,6 +83,10 @@ class AcpSession(Runtime):
     # The contract.
 
     async def start_turn(self, batch: Batch) -> TurnRef:
+        if self._replay is not None:
+            # Whoever asked for it may have given up; what comes now is the past.
+            with trio.move_on_after(LOAD_SECONDS):
+                await self.connection.until(lambda: self._replay is None)
         if self.turns.active is not None or self._replay is not None:
             # The protocol leaves open what a second prompt does.
             raise SubmitRefused("the agent is busy", written=False)
@@ -125,8 +129,8 @@ class AcpSession(Runtime):
         if decided is None:
             return
         request, result = decided
-        if active is not None and result == wire.CANCELLED:
-            active.refused = True
+        if active is not None and outcome is ApprovalOutcome.cancelled:
+            active.refused = True  # only a cut decides so
         # A cut may have replied already: then nothing is written.
         await self.connection.reply(request, result)
 

@@ -150,6 +150,8 @@ async def test_a_yes_without_an_option_for_once_is_a_no(tmp_path: Path) -> None:
         agent.send(asking)
         await agent.session.answer(agent.seen.of(Asked)[0].ask, ALLOW)
         assert (await agent.replied(0))["result"] == CANCELLED
+        await agent.stop()
+    assert statuses(agent) == [TurnStatus.completed], "nobody has cut it"
 
 
 @pytest.mark.req("R78", "R84")
@@ -224,8 +226,6 @@ async def test_what_a_cut_leaves_open_is_read_from_the_agents_record(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(look)
             await agent.asked("session/load")
-            with pytest.raises(SubmitRefused):
-                await agent.turn("too early")
             before = [echo("text of k0", "u1"), words("hello", "a1")]
             await agent.replay(*before, *past)
         # Of the past nothing is told again.
@@ -237,6 +237,25 @@ async def test_what_a_cut_leaves_open_is_read_from_the_agents_record(
     assert found == [{} if outcome is None else {ITEM: outcome}]
     late = ["k1"] if outcome is ItemOutcome.carried else []
     assert [e.key for e in agent.seen.of(Surfaced)] == ["k0", *late, "k2"]
+
+
+async def test_nothing_is_sent_while_the_past_is_told(tmp_path: Path) -> None:
+    async with open_fake_acp(tmp_path) as agent:
+        await agent.turn()
+        await agent.stop("cancelled")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.session.history, {"k1": ITEM})
+            await agent.asked("session/load")
+            nursery.cancel_scope.cancel()  # whoever asked has no time for it
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.turn, "k2")
+            await wait_all_tasks_blocked()
+            assert len(agent.told("session/prompt")) == 1
+            await agent.replay(echo("text of k1", "u1"), words("well", "a1"))
+        agent.send(words("hello", "a2"))
+        await agent.stop()
+    assert len(agent.told("session/prompt")) == 2
+    assert [e.key for e in agent.seen.of(Surfaced)] == ["k2"]
 
 
 async def test_an_agent_that_cannot_load_is_not_asked_and_nothing_is_claimed(
