@@ -47,6 +47,7 @@ OURS = {
     "claude": Tried("claude", "claude_stage:open_stage", "claude"),
     "claude-2.1.197": Tried("claude", "claude_stage:open_old_stage", "claude-2.1.197"),
     "opencode": Tried("opencode", "opencode_stage:open_stage", "opencode"),
+    "acp": Tried("acp", "acp_stage:open_stage", "opencode"),
 }
 # The same driver over another program, in a place of its own.
 ALIKE = Tried(
