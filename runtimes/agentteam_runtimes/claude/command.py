@@ -33,6 +33,9 @@ INHERITED = (
 
 # It looks nothing up outside but its model. The agent's own `env` wins.
 QUIET = {
+    # What works on after its turn makes Claude begin another that nobody asked for, and
+    # that nobody can stop. So sub-agents and commands are waited for in their turn.
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_TELEMETRY": "1",
