@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from tests.kit.lineup import EACH, Entrant
-from tests.kit.product import of_kind, open_up, person_at
+from tests.kit.product import of_kind, open_patient_up, person_at
 from tests.kit.product_agent import Live, until
 from tests.kit.scene import CUT, DEAF, HIDING, Scene
 from tests.kit.seat import Seat
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SECONDS = 400  # many times what a situation takes on two idle cores
-# A runtime that starts slowly on a busy machine has not failed.
-SETTINGS = f"[limits]\nstart = {SECONDS / 2}\n"
 MOST_DEATHS = 2  # of one agent: each makes the pause before the next start longer
 
 
@@ -41,10 +39,7 @@ def seat(
 ) -> Generator[Seat]:
     """Give a product with an agent on one of the runtimes."""
     entrant: Entrant = request.param
-    place = tmp_path_factory.mktemp("matrix")
-    (place / "state").mkdir(mode=0o700)
-    (place / "state" / "agentteam.toml").write_text(SETTINGS)
-    with open_up(place) as up:
+    with open_patient_up(tmp_path_factory.mktemp("matrix")) as up:
         entrant.bring(up.state)
         seat = Seat(entrant, up, itertools.count(1))
         yield seat

@@ -171,6 +171,16 @@ def open_up(place: Path, *arguments: str) -> Generator[Up]:
         up.close()
 
 
+@contextmanager
+def open_patient_up(place: Path) -> Generator[Up]:
+    """Start one for which a runtime that a busy machine starts slowly has not failed."""
+    state = place / "state"
+    state.mkdir(mode=0o700)
+    (state / "agentteam.toml").write_text("[limits]\nstart = 300\n")
+    with open_up(place) as up:
+        yield up
+
+
 @asynccontextmanager
 async def person_at(up: Up) -> AsyncGenerator[Product]:
     """Give a person a client for a product that runs already."""
