@@ -12,7 +12,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if request["method"] == "initialize":
         version = request["params"]["protocolVersion"]
         about = {"name": "idle", "version": "1"}
-        able = {"tools": {}}
+        able: dict[str, Any] = {"tools": {}}
         return {"protocolVersion": version, "capabilities": able, "serverInfo": about}
     return {"tools": []} if request["method"] == "tools/list" else {}
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.kit.real_agent import RealAgent
 
 FIRST = "hello"
+_LOOPBACK = ("127.0.0.1", 0)
 
 
 @define(eq=False)
@@ -98,9 +99,6 @@ class Seat:
         found = [p for p in self.up.place.rglob("*") if p.is_socket()]
         scratch = [*self.up.state.rglob("tmp"), *self.up.state.rglob("opencode-tmp")]
         return [str(path) for path in [*found, *scratch, *self.up.temporary.iterdir()]]
-
-
-_LOOPBACK = ("127.0.0.1", 0)
 
 
 def kinds(processes: list[psutil.Process]) -> Counter[str]:
