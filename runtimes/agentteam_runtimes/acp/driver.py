@@ -35,6 +35,7 @@ from agentteam_runtimes.acp.command import command, environment, introduction
 from agentteam_runtimes.acp.introductions import initialize, introduce, remember
 from agentteam_runtimes.acp.record import Memory, Record
 from agentteam_runtimes.acp.session import AcpSession
+from agentteam_runtimes.adoption import Adoption
 from agentteam_runtimes.connection import Connection
 from agentteam_runtimes.contained import Contained
 from agentteam_runtimes.driver import (
@@ -89,6 +90,8 @@ class AcpDriver:
         self, spec: SessionSpec, resume: str | None, emit: Emit
     ) -> AsyncGenerator[Runtime, None]:
         failure: RuntimeFailure | None = None
+        adoption = Adoption.of(spec)
+        resume = resume or adoption.due
         line = _Line(emit)
         words = command(spec.options)
         with scratch(spec.state_dir / "tmp") as temporary:
@@ -108,8 +111,9 @@ class AcpDriver:
                     said = await _shake_hands(spec, resume, session)
                     remember(words, spec.options, said)
                     line.ready = True
-                    if session.named:
-                        emit([SessionNamed(session.id)])
+                    if resume is not None:
+                        adoption.done(resume)
+                        emit([SessionNamed(resume)])
                 except RuntimeExited as error:
                     failure = await last_words(incarnation, error)
                 except RuntimeFailure as error:
@@ -171,7 +175,6 @@ async def _shake_hands(
     spec: SessionSpec, resume: str | None, session: AcpSession
 ) -> Introduction:
     """Initialize, then make or load the session."""
-    resume = resume or spec.options.resume
     with trio.move_on_after(START_SECONDS):
         asked = initialize()
         initialized = await session.connection.call(

@@ -63,12 +63,12 @@ async def opened(
     seen: SeenEvents,
     way: str = "keeping",
     resume: str | None = None,
+    adopt: str | None = None,
     **more: Any,
 ) -> AsyncIterator[Runtime]:
     """Open an agent; bounds what is done with it."""
-    spec = SessionSpec(
-        AgentId("agt"), "a", place, place, options=options(place, way), **more
-    )
+    given = evolve(options(place, way), resume=adopt)
+    spec = SessionSpec(AgentId("agt"), "a", place, place, options=given, **more)
     with trio.fail_after(SECONDS):
         async with AcpDriver().open(spec, resume, seen) as runtime:
             yield runtime
@@ -209,6 +209,23 @@ async def test_a_loaded_session_goes_on_and_knows_what_it_had_read(
         other.id: ItemOutcome.dropped,
     }
     assert ended.text == "Heard: text of k2 (large)"
+
+
+@pytest.mark.slow
+async def test_an_agent_is_made_on_a_session_that_a_person_has(
+    tmp_path: Path, seen: SeenEvents
+) -> None:
+    theirs = tmp_path / "sessions" / "ses-theirs"
+    theirs.parent.mkdir()
+    theirs.write_text('["text of k1"]')
+    async with opened(tmp_path, seen, adopt="ses-theirs") as runtime:
+        assert seen.all == [SessionNamed("ses-theirs")]
+        await whole_turn(runtime, seen, "k1")
+    assert theirs.read_text() == '["text of k1", "text of k1"]'
+    # Once only: an agent that has lost its session begins anew.
+    async with opened(tmp_path, seen, adopt="ses-theirs") as runtime:
+        await whole_turn(runtime, seen, "k2")
+    assert theirs.read_text().count("text") == 2
 
 
 @pytest.mark.slow
