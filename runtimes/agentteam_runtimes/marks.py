@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from agentteam_runtimes.process_table import LINUX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from agentteam_runtimes import process_table
 
@@ -44,17 +46,30 @@ def marked(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, VARIABLE: mark} if mark else dict(environment)
 
 
-def carriers(entry: str, table: list[process_table.Process]) -> set[int]:
+def carriers(entry: str) -> set[int]:
     """Find who has this entry, `NAME=value`, in its environment."""
-    return {p.pid for p in table if _carries(p.pid, entry.encode())}
+    if not LINUX:
+        return set()
+    wanted = entry.encode()
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return {pid for pid in pids if wanted in _read_environment(pid)}
 
 
-def _carries(pid: int, entry: bytes) -> bool:
+def _read_environment(pid: int) -> list[bytes]:
+    # A part of every start: this way it is 20 microseconds for a process.
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
     except OSError:
-        return False
-    return entry in environment.split(b"\0")
+        return []
+    try:
+        parts: list[bytes] = []
+        while part := os.read(fd, 65536):
+            parts.append(part)
+        return b"".join(parts).split(b"\0")
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
 
 
 def forebears(table: list[process_table.Process]) -> set[int]:

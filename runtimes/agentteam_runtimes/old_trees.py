@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import trio
@@ -53,6 +54,8 @@ async def end_marked(mark: str, within: float = 5.0) -> Swept:
     For its only holder, before it starts anything. Finds who carries the mark and
     all that is below; wardens are ended last.
     """
+    if not _carriers(mark):
+        return Swept()
     found: dict[tuple[int, int], process_table.Process] = {}
 
     def look() -> list[process_table.Process]:
@@ -73,11 +76,15 @@ async def end_marked(mark: str, within: float = 5.0) -> Swept:
     )
 
 
+def _carriers(mark: str) -> set[int]:
+    return marks.carriers(f"{marks.VARIABLE}={mark}") - {os.getpid()}
+
+
 def _marked(mark: str, known: set[tuple[int, int]]) -> list[process_table.Process]:
     table = [p for p in process_table.read_table() if p.alive]
     ours = marks.forebears(table)
-    roots = marks.carriers(f"{marks.VARIABLE}={mark}", table) - ours
-    roots |= {p.pid for p in table if p.key in known}
+    carriers = _carriers(mark) - ours
+    roots = {p.pid for p in table if p.pid in carriers or p.key in known}
     members = {p.key: p for p in table if p.pid in roots}
     for root in roots:
         members |= {p.key: p for p in process_table.below(root, table)}
@@ -111,7 +118,7 @@ def _members(
         or (leads and p.sid == tree.runtime.pid)
     }
     if marker is not None:
-        roots |= marks.carriers(marker, table)
+        roots |= marks.carriers(marker) & {p.pid for p in table}
     members = {p.key: p for p in table if p.pid in roots}
     for root in roots:
         members |= {p.key: p for p in process_table.below(root, table)}

@@ -15,6 +15,7 @@ from tests.kit.service import run_command
 from agentteam_protocol.errors import AgentTeamError
 from agentteam_runtimes import driver
 from agentteam_supervisor.chaos import points
+from agentteam_supervisor.chaos.births import Births, open_fork_server
 from agentteam_supervisor.chaos.checker import judge
 from agentteam_supervisor.chaos.registry import NO_POINTS, PATH, POINTS, STAGES
 from agentteam_supervisor.session import effects, events
@@ -120,24 +121,27 @@ async def test_killed_at_any_point_an_urgent_message_is_neither_lost_nor_doubled
 ) -> None:
     two = trio.CapacityLimiter(2)
     with trio.fail_after(300):
-        async with trio.open_nursery() as nursery:
+        async with open_fork_server() as births, trio.open_nursery() as nursery:
             for name in STAGES[stage][1].split():
                 for side in ("before", "after"):
                     point = f"{stage}/{name}"
                     # The first time after the message was marked.
                     nth = undisturbed.passed[f"{point}:{side}"] + 1
                     crash = points.Crash(point, side, nth)
-                    nursery.start_soon(killed_at, undisturbed, crash, two)
+                    nursery.start_soon(killed_at, undisturbed, crash, two, births)
 
 
 async def killed_at(
-    undisturbed: Undisturbed, crash: points.Crash, two: trio.CapacityLimiter
+    undisturbed: Undisturbed,
+    crash: points.Crash,
+    two: trio.CapacityLimiter,
+    births: Births,
 ) -> None:
     template, agent = undisturbed.place, undisturbed.agent
     async with two:
         for nth in (crash.nth, 1):
             place = template / f"{crash.point}-{crash.side}-{nth}"
-            async with open_crashing(place, template, agent) as world:
+            async with open_crashing(place, template, agent, births) as world:
                 seen = await world.crash(f"{crash.point}:{crash.side}:{nth}")
                 assert judge(seen) == [], crash
                 urgent = [each for each in seen.accepted if each.urgent]

@@ -13,6 +13,7 @@ import trio
 from attrs import define, field
 from tests.kit.product_agent import TERMINAL, until
 
+from agentteam_supervisor.chaos.births import Births
 from agentteam_supervisor.chaos.faults import Faults
 from agentteam_supervisor.chaos.live import Live
 from agentteam_supervisor.chaos.observations import Observations, Sighting
@@ -110,11 +111,14 @@ def furnish(place: Path, template: Path | None) -> None:
 
 @asynccontextmanager
 async def open_crashing(
-    place: Path, template: Path | None = None, agent: str = ""
+    place: Path,
+    template: Path | None = None,
+    agent: str = "",
+    births: Births | None = None,
 ) -> AsyncGenerator[Crashing]:
     furnish(place, template)
     async with trio.open_nursery() as nursery:
-        service = Service(place, nursery, Proxy())
+        service = Service(place, nursery, Proxy(), births or Births())
         person = Person(lambda: service.url, place.name)
         live = Live(lambda: service.url)
         sightings = Sightings(place)

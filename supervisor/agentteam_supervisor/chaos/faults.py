@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
-from attrs import define
+from attrs import define, field
 
 from agentteam_supervisor.chaos.service import Service
 from agentteam_supervisor.chaos.sightings import Sightings
+from agentteam_supervisor.chaos.uptime import Uptime
 
 if TYPE_CHECKING:
     from agentteam_supervisor.chaos.plan import Fault
@@ -25,7 +26,7 @@ AGAIN = 0.05
 @define(eq=False)
 class Faults:
     """
-    Counts only what was really done; `lost_time` is what it cost a Stop.
+    Counts only what was really done; `uptime` does not count what it keeps.
 
     `unguarded`: a warden was killed, so its supervisor alone can end the tree.
     """
@@ -34,7 +35,7 @@ class Faults:
     sightings: Sightings
     done: Counter[str]
     tell: Callable[[str], None]
-    lost_time: float = 0.0
+    uptime: Uptime = field(factory=Uptime)
     unguarded: bool = False
 
     async def inject(self, fault: Fault) -> bool:
@@ -84,12 +85,11 @@ class Faults:
     async def _last(self, fault: Fault, undo: Callable[[], object]) -> None:
         """Let it last, until the end of the life at most."""
         self._did(fault)
-        began = trio.current_time()
-        try:
-            await trio.sleep(fault.seconds)
-        finally:
-            undo()
-            self.lost_time += trio.current_time() - began
+        with self.uptime.kept():
+            try:
+                await trio.sleep(fault.seconds)
+            finally:
+                undo()
 
     def _choose(self, fault: Fault, kind: str) -> Found | None:
         there = [f for f in self.sightings.look(*self.service.pids) if f.kind == kind]

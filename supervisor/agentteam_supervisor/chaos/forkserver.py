@@ -24,14 +24,17 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentteam_protocol.codec import CONVERTER
-from agentteam_protocol.frames import FRAME_KINDS
-from agentteam_protocol.journal import KINDS
+from agentteam_protocol.frames import FRAME_KINDS, Envelope, Frame
+from agentteam_protocol.journal import KINDS, JournalEvent
 from agentteam_supervisor.chaos import points
+from agentteam_supervisor.page.routes import page_routes
+from agentteam_supervisor.server.routes import http_routes
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -46,7 +49,6 @@ PRELOADED = (
     "agentteam_supervisor.cli.services",
     "agentteam_supervisor.cli.up",
     "agentteam_supervisor.daemon.app",
-    "agentteam_supervisor.page.routes",
     "agentteam_supervisor.server.app",
     "agentteam_runtimes.acp.driver",
     "agentteam_runtimes.claude.driver",
@@ -70,16 +72,23 @@ def wait_for_birth(control: int) -> None:
     """Serve orders from this socket; returns in the children alone, ready for `main`."""
     for name in PRELOADED:
         importlib.import_module(name)
-    for cls in (*FRAME_KINDS, *KINDS):
-        # Made when first needed, a good part of a start.
-        CONVERTER.get_structure_hook(cls)
-        CONVERTER.get_unstructure_hook(cls)
+    _make_what_is_made_once()
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=control) as orders:
         _ForkServer(orders).serve()
     if not _ForkServer.born:
         sys.exit()
+
+
+def _make_what_is_made_once() -> None:
+    """Fill the caches of a program: together a good part of a start."""
+    for cls in (*FRAME_KINDS, *KINDS, Envelope, Frame, JournalEvent):
+        CONVERTER.get_structure_hook(cls)
+        CONVERTER.get_unstructure_hook(cls)
+    # For the patterns of their paths, which `re` keeps.
+    page_routes()
+    http_routes()
 
 
 class _ForkServer:
@@ -133,6 +142,9 @@ class _ForkServer:
         for fd, stream in enumerate(streams, start=1):
             os.dup2(stream, fd)
             os.close(stream)
+        # What is known of a stream, such as whether it can seek, was of another one.
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, "utf-8", "backslashreplace", closefd=False)
         os.environ.clear()
         os.environ.update(order["environment"])
         sys.argv = ["agentteam", *order["arguments"]]
@@ -154,8 +166,9 @@ class _ForkServer:
 
 def _rearm(order: Path, _number: int, _frame: FrameType | None) -> None:
     """Die at another point from now on; the end of the file says that it is heard."""
-    points.arm({points.VARIABLE: order.read_text()})
-    order.unlink()
+    with suppress(FileNotFoundError):  # taken back meanwhile
+        points.arm({points.VARIABLE: order.read_text()})
+        order.unlink()
 
 
 def _heed(_number: int, _frame: FrameType | None) -> None:

@@ -19,7 +19,7 @@ SETTLE = 0.01
 @define(eq=False)
 class Live:
     """
-    What was shown, in order; `ended` has the time at which a run was seen to end.
+    What was shown, in order; `ended` has the time by `clock` at which a run ended.
 
     `seen` has the number of the last stored line of each agent's activity; `news` is
     set by the next thing that is stored and shown.
@@ -29,6 +29,7 @@ class Live:
     url: Callable[[], str | None]
     shown: list[Shown] = field(factory=list[Shown])
     ended: dict[str, float] = field(factory=dict[str, float])
+    clock: Callable[[], float] = trio.current_time
     cursor: str = ""
     seen: dict[str, int] = field(factory=dict[str, int])
     news: trio.Event = field(factory=trio.Event)
@@ -92,7 +93,7 @@ class Live:
         )
         self.shown.append(shown)
         if shown.kind == "run_ended" and shown.run is not None:
-            self.ended.setdefault(shown.run, trio.current_time())
+            self.ended.setdefault(shown.run, self.clock())
         if (line := data.get("seq")) is not None:
             self.seen[shown.agent] = line
             self._tell()

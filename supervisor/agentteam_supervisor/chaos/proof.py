@@ -35,15 +35,15 @@ class Proof:
     def of(self, *kinds: str) -> int:
         return sum(finding.kind in kinds for finding in self.findings)
 
-    def line(self) -> str:
-        """Say it in one line."""
+    def line(self, seeds: str = "") -> str:
+        """Say it in one line; `seeds` if it is the sum of several."""
         other = len(self.findings) - self.of(*LOST, *DOUBLED, *ORPHANS, "late")
         return (
             f"{self.faults.total()} faults injected, {self.states.total()} deliveries:"
             f" {self.of(*LOST)} lost, {self.of(*DOUBLED)} doubled,"
             f" {self.of(*ORPHANS)} orphans, {self.of('late')} late outputs live,"
             f" {other} other findings, worst settle {self.worst_settle:.1f} s"
-            f" of {self.stops} stops (seed {self.seed}, version {self.version},"
+            f" of {self.stops} stops ({seeds or f'seed {self.seed}'}, version {self.version},"
             f" {self.lives} lives, {self.seconds:.0f} s)"
         )
 

@@ -7,13 +7,23 @@ from contextlib import suppress
 import trio
 from attrs import define, field
 
+from agentteam_supervisor.chaos.uptime import Uptime
+
 
 @define(eq=False)
 class Proxy:
-    """Listens on `port`; passes on to `upstream`, while there is one."""
+    """
+    Listens on `port`; passes on to `upstream`, while there is one.
+
+    A daemon takes its time to come back: while it is wanted and not connected, `uptime`
+    stands still.
+    """
 
     upstream: int | None = None
     port: int = 0
+    uptime: Uptime = field(factory=Uptime)
+    _wanted: bool = False
+    _away: bool = False
     _open: set[trio.CancelScope] = field(factory=set[trio.CancelScope])
 
     async def run(
@@ -23,6 +33,19 @@ class Proxy:
         self.port = listeners[0].socket.getsockname()[1]
         task_status.started()
         await trio.serve_listeners(self._pass_on, listeners)
+
+    def is_wanted(self, wanted: bool) -> None:
+        """Say whether a daemon should be connected from now on."""
+        self._wanted = wanted
+        self._count()
+
+    def _count(self) -> None:
+        away = self._wanted and not self._open
+        if away and not self._away:
+            self.uptime.stop()
+        elif self._away and not away:
+            self.uptime.go_on()
+        self._away = away
 
     def cut(self) -> int:
         """Cut every connection, in the middle of whatever it carries."""
@@ -39,10 +62,12 @@ class Proxy:
             async with near, far:
                 with trio.CancelScope() as scope:
                     self._open.add(scope)
+                    self._count()
                     try:
                         await self._both_ways(near, far, scope)
                     finally:
                         self._open.discard(scope)
+                        self._count()
 
     async def _both_ways(
         self, near: trio.SocketStream, far: trio.SocketStream, scope: trio.CancelScope

@@ -158,10 +158,7 @@ async def _stop(traffic: Traffic, stopped: Any) -> Stop:
     mine = [run for run in runs if run["id"] == stopped.run]
     ended = bool(mine) and all(run["outcome"] is not None for run in mine)
     at = traffic.live.ended.get(stopped.run)
-    seconds = None
-    if at is not None:
-        lost = traffic.faults.lost_time - stopped.lost
-        seconds = max(0.0, at - stopped.at - lost)
+    seconds = None if at is None else max(0.0, at - stopped.at)
     return Stop(stopped.agent, stopped.run, ended, seconds)
 
 

@@ -19,7 +19,9 @@ import trio
 from attrs import define, field
 
 from agentteam_supervisor.chaos.births import ForkServer, open_fork_server
+from agentteam_supervisor.chaos.person import GaveUp
 from agentteam_supervisor.chaos.proof import Proof
+from agentteam_supervisor.chaos.rows import Row
 from agentteam_supervisor.chaos.story import Story
 from agentteam_supervisor.chaos.visits import (
     Passes,
@@ -29,7 +31,7 @@ from agentteam_supervisor.chaos.visits import (
     measure,
     plan_visit,
 )
-from agentteam_supervisor.chaos.workloads import CONFIGS
+from agentteam_supervisor.chaos.workloads import CONFIGS, WORKLOADS, Workload
 from agentteam_supervisor.chaos.world import World, open_world
 
 if TYPE_CHECKING:
@@ -73,28 +75,18 @@ class Tour:
         """Make every visit, unless the time is up or too much was found before."""
         self._began = trio.current_time()
         async with open_fork_server() as births:
-            self.passes = await self._measure(births)
-            shares = self._shares()
+            self.passes = await self.measure(births)
+            shares = self.shares()
             async with trio.open_nursery() as nursery:
                 for _ in range(self.jobs):
                     nursery.start_soon(self._worlds, shares, births)
         self.proof.seconds = trio.current_time() - self._began
         return self.proof
 
-    def rows(self) -> Iterator[tuple[str, int, int, int, str]]:
-        """Tell of each point: visits, deaths there, of these two in a row, and misses."""
-        for point in self.points:
-            made = [each for each in self.made if each.visit.point == point]
-            if made:
-                missed = Counter(v.visit.side for v in made if not v.deaths)
-                twice = sum(each.deaths > 1 for each in made)
-                deaths = sum(each.deaths for each in made)
-                words = ", ".join(f"{side} {n}" for side, n in missed.items())
-                yield point, len(made), deaths, twice, words
-
-    def as_json(self) -> list[dict[str, object]]:
-        names = ("point", "visits", "killed", "twice", "notReached")
-        return [dict(zip(names, row, strict=True)) for row in self.rows()]
+    def rows(self) -> list[Row]:
+        """Tell what became of the visits to each point, as far as they were made."""
+        rows = [Row.of(point, self.made) for point in self.points]
+        return [row for row in rows if row.visits]
 
     def _visits(self) -> Iterator[Visit]:
         """List all first visits before any second one; half of each point's die twice."""
@@ -107,7 +99,7 @@ class Tour:
     def _sides(self, turn: int) -> tuple[str, ...]:
         return (SIDES[(turn + self.seed) % 2],) if self.one_side else SIDES
 
-    def _shares(self) -> Iterator[list[Visit]]:
+    def shares(self) -> Iterator[list[Visit]]:
         """Give each world its visits; one form of the service comes after the other."""
         visits = self._visits()
         most = min(VISITS_OF_A_WORLD, math.ceil(self.planned / self.jobs))
@@ -123,10 +115,19 @@ class Tour:
         late = self.minutes is not None and minutes >= self.minutes
         return late or len(self.proof.findings) >= MAX_FINDINGS
 
-    async def _measure(self, births: ForkServer) -> Passes:
-        with tempfile.TemporaryDirectory(prefix="agentteam-chaos-") as place:
-            async with self._open(births) as world:
-                return await measure(world, Path(place) / "points")
+    async def measure(self, births: ForkServer) -> Passes:
+        """See what each workload passes, in worlds side by side."""
+        passes: dict[str, Counter[str]] = {}
+
+        async def some(share: Sequence[Workload]) -> None:
+            with tempfile.TemporaryDirectory(prefix="agentteam-chaos-") as place:
+                async with self._open(births) as world:
+                    passes.update(await measure(world, Path(place) / "points", share))
+
+        async with trio.open_nursery() as nursery:
+            for job in range(self.jobs):
+                nursery.start_soon(some, WORKLOADS[job :: self.jobs])
+        return passes
 
     async def _worlds(self, shares: Iterator[list[Visit]], births: ForkServer) -> None:
         for share in shares:
@@ -136,10 +137,15 @@ class Tour:
                 visitor = Visitor(world, self.passes)
                 for visit in share:
                     if self._enough():
+                        continue
+                    try:
+                        self.made.append(await visitor.make(visit))
+                    except GaveUp as gone:
+                        world.give_up(gone)
                         break
-                    self.made.append(await visitor.make(visit))
                     self._say_progress()
-                await world.end()
+                else:
+                    await world.end()
 
     def _say_progress(self) -> None:
         now = trio.current_time()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import trio
 from attrs import define, field
 
 from agentteam_supervisor.chaos.faults import Faults
@@ -24,12 +23,11 @@ URGENT = "interrupt_current_run"
 
 @define
 class Stopped:
-    """A Stop that was accepted, and when; `lost` is the lost time until then."""
+    """A Stop that was accepted, and when by the uptime."""
 
     agent: str
     run: str
     at: float
-    lost: float
 
 
 @define(eq=False)
@@ -145,8 +143,8 @@ class Traffic:
         body = {"action": URGENT, "runId": run["id"]}
         status, _ = await self.person.post(f"/api/agents/{agent}/control", body)
         if status == 202:
-            now, lost = trio.current_time(), self.faults.lost_time
-            self.stops.append(Stopped(agent, run["id"], now, lost))
+            at = self.faults.uptime.now()
+            self.stops.append(Stopped(agent, run["id"], at))
             self.tell(f"stop {run['id']} of {agent}")
 
     async def resume(self, agent: str) -> None:

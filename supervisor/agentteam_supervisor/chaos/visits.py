@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -102,11 +102,11 @@ def plan_visit(seed: int, visit: Visit, passes: Passes) -> Plan | None:
     )
 
 
-async def measure(world: World, log: Path) -> Passes:
-    """Play every workload undisturbed, and see what it passes."""
+async def measure(world: World, log: Path, workloads: Sequence[Workload]) -> Passes:
+    """Play these workloads undisturbed, and see what they pass."""
     await _begin(world, log)
     passes: dict[str, Counter[str]] = {}
-    for workload in WORKLOADS:
+    for workload in workloads:
         before = _count(log)
         if workload.ends or workload.fresh:
             await _begin(world, log, workload.fresh)
@@ -165,6 +165,10 @@ class Visitor:
         if not self.world.traffic.agents:
             await self.world.traffic.make_agents()
         await self.world.judge(rng)
+        if plan.apart and deaths and plan.mortal(visit.point) == "server":
+            # With each death of its server a daemon takes longer to come back.
+            await self.world.service.parts["daemon"].die()
+            await self.world.revive("daemon")
         return Visited(visit, deaths)
 
     async def _die(self, visit: Visit, plan: Plan, nth: int, rng: Random) -> int:

@@ -22,7 +22,7 @@ from agentteam_supervisor.chaos.checker import Finding, judge
 from agentteam_supervisor.chaos.faults import Faults
 from agentteam_supervisor.chaos.live import Live
 from agentteam_supervisor.chaos.observations import Sighting
-from agentteam_supervisor.chaos.person import Person
+from agentteam_supervisor.chaos.person import GaveUp, Person
 from agentteam_supervisor.chaos.proxy import Proxy
 from agentteam_supervisor.chaos.rest import IMPATIENCE, PATIENCE, Rest, look_around
 from agentteam_supervisor.chaos.scripts import AGENTS
@@ -70,8 +70,9 @@ class World:
         # The first start is as a user's, unless hasty; the lives after it are forked.
         self.service = Service(place, nursery, Proxy())
         person = Person(lambda: self.service.url, f"chaos-{proof.seed}")
-        self.live = Live(lambda: self.service.url)
         self.faults = Faults(self.service, self.sightings, proof.faults, story.tell)
+        self.service.proxy.uptime = self.faults.uptime
+        self.live = Live(lambda: self.service.url, clock=self.faults.uptime.now)
         self.traffic = Traffic(person, self.live, self.faults, story.tell, configs)
         self.outlived: list[Sighting] = []
         self.left: list[Found] = []
@@ -106,12 +107,12 @@ class World:
 
         Tells whether a part was killed at its point while it started; it serves then.
         """
-        began = trio.current_time()
-        await self._down()
-        crashes = [
-            await self.revive(verb, (crash or {}).get(verb, "")) for verb in verbs
-        ]
-        self.faults.lost_time += trio.current_time() - began
+        with self.faults.uptime.kept():
+            await self._down()
+            crashes = [
+                await self.revive(verb, (crash or {}).get(verb, "")) for verb in verbs
+            ]
+            self.service.proxy.is_wanted(len(verbs) > 1)
         return any(crashes)
 
     async def arm(self, *verbs: str, crash: dict[str, str]) -> bool:
@@ -138,6 +139,7 @@ class World:
         for part in self.service.parts.values():
             if part.alive:
                 await part.die()
+        self.service.proxy.is_wanted(False)
         await self._nothing_lives()
         self.service.parts.clear()
 
@@ -149,6 +151,10 @@ class World:
 
     async def revive(self, verb: str, crash: str = "") -> bool:
         """Start one part; tells whether it was killed at its point before it served."""
+        with self.faults.uptime.kept():
+            return await self._revive(verb, crash)
+
+    async def _revive(self, verb: str, crash: str) -> bool:
         if verb != "server" or not self.service.alive:
             await self._nothing_lives()
         if await self._start(verb, crash):
@@ -221,6 +227,12 @@ class World:
         await self._nothing_lives()
         for s in self.outlived:
             self._found(Finding("orphan", f"pid {s.pid}", s.command))
+
+    def give_up(self, gone: GaveUp) -> None:
+        """Find that nobody answers though something should serve."""
+        parts = self.service.parts.items()
+        codes = {verb: part.process.returncode for verb, part in parts}
+        self._found(Finding("fault", f"the service, {codes}", str(gone)))
 
     def _found(self, *findings: Finding) -> None:
         self.keep |= bool(findings)

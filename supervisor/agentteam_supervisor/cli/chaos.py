@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -15,7 +17,10 @@ from agentteam_supervisor.cli.reach import json_option
 from agentteam_supervisor.cli.speech import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentteam_supervisor.chaos.proof import Proof
+    from agentteam_supervisor.chaos.rows import Row
 
 
 @click.group(invoke_without_command=True)
@@ -63,18 +68,18 @@ def chaos(
 
     seed = secrets.randbelow(10**9) if seed is None else seed
     tell = partial(click.echo, err=True)
-    tell(f"seed {seed}")
+    tell(f"seed {seed}, version {version('agentteam-supervisor')}")
     campaign = Campaign(seed, tell, minutes, faults, life, keep, jobs)
     proof = trio.run(campaign.run)
     _conclude(proof, as_json)
 
 
-def _conclude(proof: Proof, as_json: bool, **more: object) -> None:
+def _conclude(proof: Proof, as_json: bool, seeds: str = "", **more: object) -> None:
     """Print the proof line; raises `CommandFailed` when something was found."""
     if as_json:
         print_json(proof.as_json() | more)
     else:
-        click.echo(proof.line())
+        click.echo(proof.line(seeds))
     if not proof.ok:
         raise CommandFailed(
             say(
@@ -95,6 +100,7 @@ def _conclude(proof: Proof, as_json: bool, **more: object) -> None:
 )
 @click.option("--point", "names", multiple=True, help="Only this point; repeatable.")
 @click.option("--path", is_flag=True, help="Only the points of an urgent message.")
+@click.option("--one-side", is_flag=True, help="The sides of a point take turns.")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="At most.")
 @click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--keep", is_flag=True, help="Keep the state directories.")
@@ -104,6 +110,7 @@ def visit_points(
     seeds: int,
     names: tuple[str, ...],
     path: bool,
+    one_side: bool,
     minutes: float | None,
     jobs: int,
     keep: bool,
@@ -112,8 +119,9 @@ def visit_points(
     """
     Kill the product at every crash point, both sides, many times.
 
-    Each visit draws what is done around the point. Every second visit is armed again
-    at the restart. Prints how often each point was come to, then the proof.
+    Each visit draws what is done around the point. Half of each point's visits are
+    armed again at the restart. Prints how often each point was come to, then the
+    proof. Tours of several seeds are added up by `agentteam chaos sum`.
     """
     import trio
 
@@ -124,15 +132,33 @@ def visit_points(
             raise click.BadParameter(f"{name}: see `agentteam chaos list`")
     seed = secrets.randbelow(10**9) if seed is None else seed
     tell = partial(click.echo, err=True)
-    tell(f"seed {seed}")
+    tell(f"seed {seed}, version {version('agentteam-supervisor')}")
     points = names or (PATH if path else tuple(POINTS))
-    tour = Tour(seed, tell, points, seeds, jobs, minutes, keep)
+    tour = Tour(seed, tell, points, seeds, jobs, minutes, keep, one_side)
     proof = trio.run(tour.run)
+    _show(tour.rows(), as_json)
+    _conclude(proof, as_json, points=[row.as_json() for row in tour.rows()])
+
+
+def _show(rows: Sequence[Row], as_json: bool) -> None:
     if not as_json:
         heads = [say("point", "位置"), say("visits", "访问"), say("killed", "被杀")]
         heads += [say("twice", "两次"), say("not reached", "未到达")]
-        print_table(heads, [list(map(str, row)) for row in tour.rows()])
-    _conclude(proof, as_json, points=tour.as_json())
+        print_table(heads, [row.cells() for row in rows])
+
+
+@chaos.command("sum")
+@click.argument("files", nargs=-1, required=True, type=click.File())
+@json_option
+def sum_tours(files: tuple[TextIO, ...], as_json: bool) -> None:
+    """Add up what `agentteam chaos points --json` printed for several seeds."""
+    from agentteam_supervisor.chaos.rows import add_up
+
+    proof, seeds, rows = add_up([json.load(file) for file in files])
+    _show(rows, as_json)
+    points = [row.as_json() for row in rows]
+    words = f"seeds {', '.join(map(str, seeds))}"
+    _conclude(proof, as_json, words, points=points, partSeeds=seeds)
 
 
 @chaos.command("list")
