@@ -33,6 +33,7 @@ from agentteam_runtimes.driver import (
     RuntimeEvent,
     SessionNamed,
     SubmitRefused,
+    Surfaced,
     TurnRef,
 )
 from agentteam_runtimes.jsonlines import Noise
@@ -179,6 +180,8 @@ class AcpSession(Runtime):
                     events += self._asked(message)
                 case Noise():
                     events += self.connection.noise.notice(message)
+        if any(isinstance(event, Surfaced) for event in events):
+            self._note()  # a process that goes on after this one's death must know
         self._pass_on(events)
 
     def _updated(self, event: Notification) -> list[RuntimeEvent]:

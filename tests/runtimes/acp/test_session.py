@@ -332,6 +332,28 @@ async def test_a_death_in_mid_prompt_fails_whatever_waits(tmp_path: Path) -> Non
             agent.exit(-9)
 
 
+@pytest.mark.bug("B10")
+async def test_what_surfaced_before_a_death_does_not_surface_again(
+    tmp_path: Path,
+) -> None:
+    async with open_fake_acp(tmp_path) as agent:
+        await agent.turn()
+        agent.send(words("well", "m1"))
+        agent.exit(-9)
+    async with open_fake_acp(tmp_path) as agent:
+        agent.session.turns.record = agent.session.memory.read(SESSION)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.session.load)
+            # Its half answer is not in the agent's record: OpenCode keeps none.
+            await agent.replay(echo("text of k1", "u1"))
+        history = await agent.session.history({"k1": ITEM})
+        await agent.turn("k2")
+        agent.send(words("well", "m2"))
+        await agent.stop()
+    assert history == {ITEM: ItemOutcome.surfaced}
+    assert [e.key for e in agent.seen.of(Surfaced)] == ["k2"]
+
+
 async def test_a_session_is_named_with_its_first_prompt(tmp_path: Path) -> None:
     # Before that many agents keep nothing of it.
     async with open_fake_acp(tmp_path) as agent:
