@@ -11,7 +11,7 @@ from attrs import asdict
 from agentteam_supervisor.cli.check import Check
 from agentteam_supervisor.cli.disk import disk_advice
 from agentteam_supervisor.cli.failure import CommandFailed
-from agentteam_supervisor.cli.output import print_json, print_table
+from agentteam_supervisor.cli.output import print_json, print_wrapped
 from agentteam_supervisor.cli.reach import json_option, state_dir_option
 from agentteam_supervisor.cli.speech import say
 from agentteam_supervisor.cli.state_dir import prepare
@@ -42,7 +42,7 @@ def doctor(port: int | None, state_dir: Path, as_json: bool) -> None:
         print_json({"checks": [asdict(check) for check in checks]})
     else:
         rows = [[c.name, c.state, c.detail] for c in checks]
-        print_table(say("CHECK STATE DETAIL", "检查 结果 详情").split(), rows)
+        print_wrapped(say("CHECK STATE DETAIL", "检查 结果 详情").split(), rows)
     if any(check.state == "bad" for check in checks):
         raise SystemExit(1)
 

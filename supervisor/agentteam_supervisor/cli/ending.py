@@ -46,12 +46,11 @@ def endings(as_json: bool) -> Generator[None]:
         raise click.UsageError(_not_text()) from exc
     except OSError as exc:
         if exc.errno == errno.EPIPE:
-            _let_go()
+            let_go()
             raise click.exceptions.Exit(int(ExitCode.unread)) from exc
         if exc.filename is not None:
             raise _told(f"{exc.filename}: {exc.strerror}", as_json=as_json) from exc
-        _let_go()
-        raise _told(_unwritten(exc), slug="output_lost", as_json=as_json) from exc
+        raise output_lost(exc, as_json) from exc
     except KeyboardInterrupt as exc:
         click.echo(err=True)  # below the ^C that the terminal shows
         raise click.exceptions.Exit(int(ExitCode.interrupted)) from exc
@@ -68,7 +67,12 @@ def _told(
     return failed
 
 
-def _let_go() -> None:
+def output_lost(exc: OSError, as_json: bool) -> CommandFailed:
+    let_go()
+    return _told(_unwritten(exc), slug="output_lost", as_json=as_json)
+
+
+def let_go() -> None:
     """Write to nowhere from now on: the interpreter flushes once more at its end."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -70,8 +70,8 @@ Exit codes:
   141  the reader of the output went away, as in `| head -1`
 
 With --json an error is one JSON object on standard error, with "detail" and
-"exitCode"; the exit codes are the same. `doctor` and `runtimes check` end with 1
-when something does not work.
+"exitCode"; the exit codes are the same. `doctor` and `runtimes check` end
+with 1 when something does not work.
 """
 
 EPILOG_ZH = """

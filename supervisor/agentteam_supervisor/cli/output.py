@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,28 @@ if TYPE_CHECKING:
 def print_json(value: Any) -> None:
     """Print one JSON value on one line."""
     click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_wrapped(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose last column is prose: on a terminal below one another."""
+    if not sys.stdout.isatty():
+        print_table(header, rows)
+        return
+    columns = list(zip(header, *rows, strict=True))[:-1]
+    indent = sum(max(map(_width, column)) + 2 for column in columns)
+    room = max(shutil.get_terminal_size().columns - indent, 30)
+    lines: list[Sequence[str]] = []
+    for *cells, prose in rows:
+        first, *more = _wrapped(prose, room)
+        lines.append([*cells, first])
+        lines += [[""] * len(cells) + [line] for line in more]
+    print_table(header, lines)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    if _width(text) != len(text):  # words without spaces between them
+        room //= 2
+    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -18,6 +18,7 @@ from agentteam_protocol.errors import AgentTeamError
 from agentteam_supervisor.chaos import points
 from agentteam_supervisor.cli import state_watch
 from agentteam_supervisor.cli.client import Client
+from agentteam_supervisor.cli.ending import let_go, output_lost
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.first_start import make_agents
 from agentteam_supervisor.cli.logs import log_to_stderr
@@ -168,10 +169,15 @@ async def _stand_on(directory: Path, files: Sequence[str], stopped: trio.Event) 
 
 def _say_ready(line: str, value: dict[str, str], as_json: bool) -> None:
     # One line, the same in every language: programs wait for it.
-    if as_json:
-        print_json(value)
-    else:
-        click.echo(line)
+    try:
+        if as_json:
+            print_json(value)
+        else:
+            click.echo(line)
+    except BrokenPipeError:
+        let_go()  # nobody reads it any more, which is no reason to end
+    except OSError as exc:
+        raise output_lost(exc, as_json) from exc
     settle_down()
 
 

@@ -271,7 +271,7 @@ def _check_runtime(tx: Tx, runtime: str) -> None:
     known = runtimes(tx)
     if known and runtime not in known:
         detail = f"the daemon has no runtime {runtime!r}; it has: {', '.join(known)}"
-        raise invalid("unknown_runtime", detail, known=known)
+        raise invalid("unknown_runtime", detail, known=known, field="runtime")
 
 
 def _changed(tx: Tx, agent: AgentId) -> Row:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from agentteam_supervisor.cli import event_stream, waiting
+from agentteam_supervisor.cli import event_stream, output, waiting
 from agentteam_supervisor.cli.client import Client
 from agentteam_supervisor.cli.ending import endings, wants_json
 from agentteam_supervisor.cli.failure import CommandFailed, ExitCode
@@ -21,6 +21,7 @@ from agentteam_supervisor.cli.waiting import Line, answer_awaited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.kit.api_server import ApiServer
     from tests.supervisor.cli.conftest import Run
@@ -214,3 +215,39 @@ def test_a_plain_send_opens_no_stream(api: ApiServer, run: Run) -> None:
     api.answer("POST /api/targets/demo/messages", sent, status=201)
     assert run("send", "demo", "hi", "--url", api.url).exit_code == 0
     assert api.seen("GET /api/events") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "code"), [("/dev/full", ExitCode.failed), ("| true", ExitCode.ok)]
+)
+def test_a_service_tells_its_output_from_its_disk(
+    tmp_path: Path, where: str, code: ExitCode
+) -> None:
+    redirected = f"> {where}" if where.startswith("/") else where
+    script = f'set -o pipefail; timeout -s TERM --preserve-status 20 "$@" {redirected}'
+    command = ["bash", "-c", script, "-", *MAIN, "up", "--port", "0"]
+    ended = subprocess.run(
+        [*command, "--state-dir", str(tmp_path / "state")],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
+    assert "state directory" not in ended.stderr
+
+
+def test_the_prose_of_a_table_stays_in_its_column(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [["a", "ok", "one two three four five six seven eight nine"]]
+    output.print_wrapped(["CHECK", "STATE", "DETAIL"], rows)
+    assert len(capsys.readouterr().out.splitlines()) == 2  # a program reads lines
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    output.print_wrapped(["CHECK", "STATE", "DETAIL"], rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 2
+    assert all(len(line) <= 45 for line in lines)
+    assert lines[2].startswith(" " * 14)
