@@ -59,7 +59,7 @@ class ClaudeSession(Runtime):
 
     dialogue: Dialogue
     turns: Turns
-    containment: Containment | None
+    _containment: Containment | None
     projects: Path
     memory: Memory
     left_out: tuple[str, ...]  # keys in the record that this process does not know
@@ -70,6 +70,10 @@ class ClaudeSession(Runtime):
     _tools: ToolCalls = field(factory=ToolCalls)
 
     # The contract.
+
+    @property
+    def containment(self) -> Containment | None:
+        return self._containment
 
     async def start_turn(self, batch: Batch) -> TurnRef:
         if self.turns.active is not None:

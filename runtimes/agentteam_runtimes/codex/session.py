@@ -72,7 +72,7 @@ class CodexSession(Runtime):
 
     connection: Connection
     turns: Turns
-    containment: Containment | None
+    _containment: Containment | None
     _emit: Emit
     _nursery: trio.Nursery
     _asks: Asks = field(factory=Asks)
@@ -83,6 +83,10 @@ class CodexSession(Runtime):
         self._cuts = Cuts(self.connection, self.turns, self._emit)
 
     # The contract.
+
+    @property
+    def containment(self) -> Containment | None:
+        return self._containment
 
     async def start_turn(self, batch: Batch) -> TurnRef:
         if self.turns.starting or self.turns.active is not None:

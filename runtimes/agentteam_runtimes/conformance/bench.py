@@ -104,6 +104,7 @@ class Bench:
 
     async def _dismiss(self, scene: Scene, passed: bool) -> None:
         """End the scene; its own failure counts unless the check has one."""
+        failure: BaseException | None = None
         with trio.CancelScope(shield=True):
             failure = await self.house.dismiss(scene)
         scene.clear()

@@ -23,7 +23,9 @@ class Loop:
     """Runs jobs one after the other; `nursery` is for what shall outlive a job."""
 
     nursery: trio.Nursery = field(init=False)
-    _due: queue.SimpleQueue[Callable[[], Any]] = field(factory=queue.SimpleQueue)
+    _due: queue.SimpleQueue[Callable[[], Any]] = field(
+        factory=queue.SimpleQueue[Callable[[], Any]]
+    )
     _token: trio.lowlevel.TrioToken | None = None
     _over: Outcome[None] | None = None
 

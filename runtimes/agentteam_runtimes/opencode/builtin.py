@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes.opencode import managed
 from agentteam_runtimes.opencode.driver import OpenCodeDriver
 
@@ -56,6 +57,11 @@ class BuiltinDriver(OpenCodeDriver):
 
 
 def _with_program(options: Options) -> Options:
+    if options.bin is not None:
+        raise RuntimeMissing(
+            "the runtime builtin brings its program: it has no option `bin`",
+            "take the option away, or use the runtime opencode",
+        )
     found = managed.find_program(managed.state_directory())
     return evolve(options, bin=str(found))
 

@@ -52,7 +52,7 @@ class OpenCodeSession(Runtime):
 
     server: Server
     turns: Turns
-    containment: Containment | None
+    _containment: Containment | None
     _emit: Emit
     _nursery: trio.Nursery
     _asks: Asks = field(factory=Asks)
@@ -72,6 +72,10 @@ class OpenCodeSession(Runtime):
         )
 
     # The contract.
+
+    @property
+    def containment(self) -> Containment | None:
+        return self._containment
 
     async def start_turn(self, batch: Batch) -> TurnRef:
         async with self._sending:

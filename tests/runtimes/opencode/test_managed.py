@@ -9,7 +9,6 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import evolve
 
 from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes.driver import Options
@@ -107,7 +106,7 @@ def test_builtin_is_the_same_driver_over_the_managed_program(
 ) -> None:
     monkeypatch.setenv(managed.STATE_DIR, str(tmp_path / "state"))
     driver = BuiltinDriver()
-    options = Options(bin="/no/such/program")
+    options = Options()
     with pytest.raises(RuntimeMissing, match="not installed here") as missing:
         driver.probe(options)
     assert "agentteam runtimes install builtin" in missing.value.what_to_do
@@ -118,4 +117,6 @@ def test_builtin_is_the_same_driver_over_the_managed_program(
         managed.place(tmp_path / "state") / "1.0.0"
     )
     with pytest.raises(RuntimeMissing, match=r"only 1\.0\.0"):
-        driver.probe(evolve(options, bin=None))
+        driver.probe(options)
+    with pytest.raises(RuntimeMissing, match="no option `bin`"):
+        driver.probe(Options(bin="/a/program/of/theirs"))
