@@ -56,7 +56,10 @@ class Entrant:
         command = [sys.executable, "-I", "-S", mcp_server.__file__, str(home.path)]
         served = self.tool_server(command)
         config = {**self.asks, **served.pop("config", {})}
-        return {**home.options(config), **served}
+        wanted = {**home.options(config), **served}
+        if self.install:
+            del wanted["bin"]  # it brings its program
+        return wanted
 
     def bring(self, state: Path) -> None:
         """Install it below a state directory, if that is how it comes."""

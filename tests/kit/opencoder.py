@@ -59,10 +59,12 @@ async def open_opencoder(
     async with open_chat_model() as model:
         place = product.up.place / f"opencode-{next(_numbers)}"
         home = make_opencode_home(place, model.base_url)
+        settings = {"runtime": "opencode", **settings}
+        wanted = {**home.options(config), **(options or {})}
+        if settings["runtime"] == "builtin":
+            del wanted["bin"]  # it brings its program
         agent = await product.agent(
-            workdir=str(home.workdir),
-            options={**home.options(config), **(options or {})},
-            **{"runtime": "opencode", **settings},
+            workdir=str(home.workdir), options=wanted, **settings
         )
         coder = OpenCoder(product, model, home, agent)
         try:
