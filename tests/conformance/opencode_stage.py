@@ -70,6 +70,9 @@ class BuiltinStage(OpenCodeStage):
     def options(self) -> Options:
         return evolve(super().options(), bin=None)
 
+    def asking(self) -> Options:
+        return evolve(super().asking(), bin=None)
+
 
 @asynccontextmanager
 async def open_builtin_stage(directory: Path) -> AsyncGenerator[BuiltinStage]:
