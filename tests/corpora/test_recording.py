@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.kit.corpora import CORPORA, PERFORMERS, Recording
+from tests.kit.corpora import CORPORA, PERFORMERS, Performer, Recording
 from tests.kit.peer import pretty
 from tests.kit.recorder import recorded
-from tests.kit.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,24 +17,26 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-EACH = [pytest.param(part, marks=pytest.mark.needs(part)) for part in PERFORMERS]
+EACH = [
+    pytest.param(name, scenario, marks=pytest.mark.needs(performer.part))
+    for name, performer in PERFORMERS.items()
+    for scenario in performer.scenarios
+]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("part", EACH)
-def test_a_fresh_recording_is_the_stored_one(part: str, scenario: str) -> None:
-    folder = stored_for(part) / scenario
-    fresh, known = recorded(part, scenario), Recording.read(folder)
+@pytest.mark.parametrize(("runtime", "scenario"), EACH)
+def test_a_fresh_recording_is_the_stored_one(runtime: str, scenario: str) -> None:
+    folder = stored_for(PERFORMERS[runtime]) / scenario
+    fresh, known = recorded(PERFORMERS[runtime], scenario), Recording.read(folder)
     name = folder.relative_to(CORPORA).as_posix()
     assert not (changed := difference(known.wire, fresh.wire, name)), changed
     assert not (changed := difference(known.events, fresh.events, name)), changed
 
 
-def stored_for(part: str) -> Path:
+def stored_for(performer: Performer) -> Path:
     """Name the recordings of this version, or those of the newest that is stored."""
-    performer = PERFORMERS[part]
     runtime = CORPORA / performer.runtime
-    mine = runtime / performer.version(part)
+    mine = runtime / performer.version()
     return mine if mine.exists() else max(runtime.iterdir(), key=_numbers)
 
 
@@ -51,4 +53,4 @@ def _lines(entries: Sequence[Any]) -> list[str]:
 
 
 def _numbers(version: Path) -> list[int]:
-    return [int(number) for number in version.name.split(".") if number.isdigit()]
+    return [int(number) for number in re.findall(r"\d+", version.name)]

@@ -10,7 +10,6 @@ import pytest
 from tests.kit.corpora import CORPORA, PERFORMERS, Recording, performer_of, stored
 from tests.kit.peer import Differs
 from tests.kit.replay import replay
-from tests.kit.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +33,7 @@ def test_a_driver_makes_the_same_of_a_recorded_wire(
 
 def test_each_runtime_has_a_recording_of_each_scenario() -> None:
     recorded = {(folder.parts[-3], folder.name) for folder in stored()}
-    wanted = {(p.runtime, name) for p in PERFORMERS.values() for name in SCENARIOS}
+    wanted = {(p.runtime, name) for p in PERFORMERS.values() for name in p.scenarios}
     assert recorded == wanted
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
+from tests.kit.acp_desk import AcpDesk, open_acp_desk
+from tests.kit.acp_home import AcpHome
 from tests.kit.chat_model import ChatModel
 from tests.kit.claude_desk import ClaudeDesk, open_claude_desk
 from tests.kit.claude_home import ClaudeHome
@@ -21,6 +23,7 @@ from tests.kit.model_server import ModelServer
 from tests.kit.opencode_desk import OpenCodeDesk, open_opencode_desk
 from tests.kit.opencode_home import OpenCodeHome
 from tests.kit.parts import find_part
+from tests.kit.scenarios import SCENARIOS
 
 from agentteam_runtimes.driver import Options
 from agentteam_runtimes.plugins import find_plugins
@@ -36,14 +39,23 @@ class Performer:
     """A runtime to record, and its driver to replay to."""
 
     runtime: str
+    part: str
     open_desk: Callable[[Path], AbstractAsyncContextManager[Desk[Any, Any]]]
     empty_desk: Callable[[Path], Desk[Any, Any]]  # without a runtime, without a model
     asking: Mapping[str, Any] = field(factory=dict[str, Any])
     refused: int = 400
+    without: frozenset[str] = frozenset()  # scenarios of what it cannot do
 
-    def version(self, part: str) -> str:
+    @property
+    def scenarios(self) -> list[str]:
+        return [name for name in SCENARIOS if name not in self.without]
+
+    def version(self) -> str:
         """Ask the program that would be recorded."""
-        options = Options(bin=str(find_part(part)))
+        options = Options(bin=str(find_part(self.part)))
+        if self.runtime == "acp":  # whose version is that of the agent
+            agent = find_plugins().load(self.part).probe(options)
+            return f"{self.part}-{agent.version}"
         return find_plugins().load(self.runtime).probe(options).version
 
 
@@ -60,23 +72,28 @@ def _opencode(path: Path) -> OpenCodeDesk:
     return OpenCodeDesk(ChatModel(1), home)
 
 
-# By the name of the part that each needs.
+def _acp(path: Path) -> AcpDesk:
+    return AcpDesk(ChatModel(1), AcpHome(_opencode(path).home))
+
+
+BASH_ASKS = {"permission": {"bash": "ask"}}
 PERFORMERS = {
     "codex": Performer(
-        "codex", open_codex_desk, _codex, {"approval_policy": "untrusted"}
+        "codex", "codex", open_codex_desk, _codex, {"approval_policy": "untrusted"}
     ),
-    "claude": Performer("claude", open_claude_desk, _claude, refused=401),
+    "claude": Performer("claude", "claude", open_claude_desk, _claude, refused=401),
     "claude-2.1.197": Performer(
         "claude",
+        "claude-2.1.197",
         partial(open_claude_desk, part="claude-2.1.197"),
         _claude,
         refused=401,
     ),
     "opencode": Performer(
-        "opencode",
-        open_opencode_desk,
-        _opencode,
-        {"permission": {"bash": "ask"}},
+        "opencode", "opencode", open_opencode_desk, _opencode, BASH_ASKS
+    ),
+    "acp": Performer(
+        "acp", "opencode", open_acp_desk, _acp, BASH_ASKS, without=frozenset({"steer"})
     ),
 }
 

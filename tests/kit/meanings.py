@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from attrs import define, field
 
 PLACEHOLDER = re.compile(r"(<(?:id\d*|time)>)")
+ONCE = re.compile("<id>")
 NUMBERED = re.compile(r"<id\d+>")
 
 
@@ -18,6 +20,7 @@ class Meanings:
 
     places: Mapping[str, str]  # of this replay, by the name that a recording has
     names: dict[str, str] = field(factory=dict[str, str])
+    _drawn: count[int] = field(factory=lambda: count(1))
 
     def same(self, recorded: Any, sent: Any) -> bool:
         """Tell whether this was sent as it was recorded; what it means is learned."""
@@ -37,9 +40,13 @@ class Meanings:
             case str():
                 for name, meant in {**self.places, **self.names}.items():
                     recorded = recorded.replace(name, meant)
-                return recorded
+                return ONCE.sub(lambda _: self._draw(), recorded)
             case _:
                 return recorded
+
+    def _draw(self) -> str:
+        """Make an id that nothing else has: two that occur once are two."""
+        return f"{next(self._drawn):08x}-0000-0000-0000-000000000000"
 
     def _same(self, recorded: Any, sent: Any, names: dict[str, str]) -> bool:
         match recorded, sent:

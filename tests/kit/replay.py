@@ -37,8 +37,9 @@ async def _replay(
 ) -> list[Entry]:
     desk = performer.empty_desk(place)
     desk.home.workdir.mkdir(parents=True)
-    # It is looked up, and never run.
-    await trio.Path(desk.home.options()["bin"]).touch(0o700)
+    options = desk.home.options()
+    program = options["bin"] if "bin" in options else options["command"][0]
+    await trio.Path(program).touch(0o700)  # it is looked up, and never run
     async with trio.open_nursery() as nursery:
         meanings = Meanings({"<home>": str(desk.home.path)})
         peer = Peer(wire, meanings, nursery.cancel_scope)

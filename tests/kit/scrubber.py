@@ -29,7 +29,7 @@ CATALOGUES = {
 EPOCH = 1_000_000_000  # no other number of these protocols is so large
 
 ID = re.compile(
-    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
+    r"(?<![0-9A-Za-z])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
     r"|(?<=_)[0-9a-f]{12}[0-9A-Za-z]{14}\b"  # of OpenCode: `msg_` and others
     r"|(?<=\bprt_)[0-9a-f]{12}(?=_)"  # of ours for OpenCode, before a key
     r"|(?<=_)[0-9a-f]{16}\b"  # of ours

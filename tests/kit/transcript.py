@@ -9,18 +9,16 @@ between one silence of the wire and the next:
 - The answer to a request over HTTP follows the request: it has a connection of its own.
 - A look at OpenCode's record is told its state of that moment, and how often we look is
   our clock: the last answer to each look stays, behind the events.
-- What OpenCode tells of the session as a whole it writes beside its work: it stands
-  behind that, once.
 
 Left out is what comes when its time comes (heartbeats), what tells of the machine, and
-the vendor's catalogue, which is loaded beside everything else.
+what OpenCode does beside its work: it loads its catalogue, and sums a session up.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,15 +29,16 @@ Entry = dict[str, Any]
 SILENCE: Entry = {"dir": "silence"}
 LEFT_OUT = {
     *("server.heartbeat", "plugin.added", "catalog.updated", "reference.updated"),
-    *("integration.updated", "configWarning", "remoteControl/status/changed"),
+    *("integration.updated", "session.updated", "session.diff"),
+    *("configWarning", "remoteControl/status/changed"),
 }
-BESIDE = {"session.updated", "session.diff"}
+SUMMARY = "summary"  # of a session, and of what a person said
 LOOK = re.compile(r"/session/status|/permission|/session/[^/]+/message\?limit=\d+")
 
 
 def transcript(heard: Iterable[Entry]) -> list[Entry]:
     """Decode what was heard, and put it in order."""
-    entries = [e for e in map(decoded, heard) if _kind(e) not in LEFT_OUT]
+    entries = [_unsummed(e) for e in map(decoded, heard) if not _is_left_out(e)]
     told: list[Entry] = []
     for silence, group in groupby(entries, lambda e: e["dir"] == "silence"):
         if not silence:
@@ -118,36 +117,42 @@ def _paired(
 
 
 def _evened(entries: list[Entry]) -> Iterator[Entry]:
-    """Put looks, and what is told beside the work, behind each thing that we tell."""
-    beside: dict[str, Entry] = {}
+    """Put looks behind each thing that we tell."""
     looks: dict[str, list[Entry]] = {}
     look = ""
     for entry in entries:
         asked = entry.get("request")
         if asked and asked["method"] != "GET":
-            yield from _last(beside, looks)
-            beside, looks = {}, {}
+            yield from chain(*looks.values())
+            looks = {}
         if is_look(entry):
             look = entry["request"]["path"]
             looks[look] = [entry]
         elif look and "answer" in entry:
             looks[look].append(entry)
             look = ""
-        elif _is_beside(entry):
-            beside[json.dumps({**_told(entry), "id": ""}, sort_keys=True)] = entry
         else:
             yield entry
-    yield from _last(beside, looks)
+    yield from chain(*looks.values())
 
 
-def _last(beside: dict[str, Entry], looks: dict[str, list[Entry]]) -> Iterator[Entry]:
-    yield from (beside[key] for key in sorted(beside))
-    for pair in looks.values():
-        yield from pair
+def _is_left_out(entry: Entry) -> bool:
+    info = _told(entry).get("properties", {}).get("info", {})
+    return _kind(entry) in LEFT_OUT or ("event" in entry and SUMMARY in info)
 
 
-def _is_beside(entry: Entry) -> bool:
-    told = _told(entry)
-    info = told.get("properties", {}).get("info", {})
-    summed_up = info.get("role") == "user" and "summary" in info
-    return "event" in entry and (_kind(entry) in BESIDE or summed_up)
+def _unsummed(entry: Entry) -> Entry:
+    """Leave out what was summed up by then, or not yet."""
+    if "answer" not in entry:
+        return entry
+    return {**entry, "answer": _without(entry["answer"], SUMMARY)}
+
+
+def _without(value: Any, key: str) -> Any:
+    match value:
+        case dict():
+            return {k: _without(v, key) for k, v in value.items() if k != key}
+        case list():
+            return [_without(v, key) for v in value]
+        case _:
+            return value
