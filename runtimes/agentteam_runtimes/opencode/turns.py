@@ -367,8 +367,7 @@ class Turns:
                 return TurnStatus.interrupted, ""
             if name == wire.TOO_LONG:
                 return TurnStatus.max_tokens, ""
-            told = jsonfields.text(jsonfields.mapping(last.error, "data"), "message")
-            return TurnStatus.failed, told or name
+            return TurnStatus.failed, _in_words(last.error)
         if last.finish == "length":
             return TurnStatus.max_tokens, ""
         if self.is_done(turn.id):
@@ -396,6 +395,13 @@ class Turns:
             for _, entry in self._unread(turn)
             for item in entry.items
         }
+
+
+def _in_words(error: JsonObject) -> str:
+    data = jsonfields.mapping(error, "data")
+    told = jsonfields.text(data, "message") or jsonfields.text(error, "name")
+    status = jsonfields.number(data, "statusCode")
+    return told if status is None else f"{told} (HTTP {status})"
 
 
 def _remember(kept: OrderedDict[str, V], key: str, value: V) -> None:

@@ -19,7 +19,7 @@ is a test of the same name in tests/supervisor/session/test_table*.py.
 | t10 | Running | followup | next_turn lane |
 | t11 | Running | step boundary | claim next_step, pre-step, next step; none: stop |
 | t12 | Running | turn done | settle, turn/end; runnable: next turn; else Idle |
-| t13 | Running | turn failed, or rejected | settle, turn/end, park |
+| t13 | Running | turn failed, or rejected | settle, turn/end, park; an error is told |
 | t13a | Running | submit refused | lane, attempt + 1; written: settle; mute: cut |
 | t13b | Running | silence limit | cut with cause silent, no park |
 | t14 | Running | cancel, Stop, urgent | HOLD, asks cancelled, interrupt; Converging |
@@ -31,10 +31,10 @@ is a test of the same name in tests/supervisor/session/test_table*.py.
 | t20 | Converging | process gone | turn/end aborted, FENCED, gen + 1, Recovering |
 | t21 | converged | urgent waits | submit the urgent batch |
 | t22 | converged | runnable | next turn |
-| t23 | converged | else | Idle |
+| t23 | converged | else, also an urgent that a Stop came after | Idle |
 | t24 | Recovering, Starting | ready | what is open or unknown is settled; t21 to t23 |
 | t25 | Recovering | resume refused | a fresh session, "history not available" |
-| t26 | Converging | every stage failed | OPEN again, urgents failed, park as before |
+| t26 | Converging | every stage failed | OPEN, urgents failed, their copies wait again |
 | t27 | Running | process died | turn/end error, gen + 1, Recovering with pacing |
 | t27a | Idle | process died | Offline |
 | t28 | any | event of a generation not OPEN | balanced there, or fence/late; refused |
@@ -50,8 +50,8 @@ is a test of the same name in tests/supervisor/session/test_table*.py.
 | t36 | Offline | waking input, urgent | run id minted, Starting |
 | t37 | Starting, Recovering | urgent | first input of the next ready generation |
 | t38 | Starting, Recovering | Stop, cancel | run aborted, nothing submitted |
-| t39 | Starting | start failed | entries stay, urgents failed, Offline, problem |
-| t40 | Idle, Offline | resume | park cleared; runnable or in doubt: t1 or t36 |
+| t39 | Starting | start failed | as t26 for urgents; entries stay, Offline, problem |
+| t40 | Idle, Offline | resume | park cleared; runnable, kept or in doubt: t1, t36 |
 """
 
 from __future__ import annotations

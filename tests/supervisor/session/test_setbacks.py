@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 from tests.kit.driving import (
     BROKEN,
+    SEEN,
     Drive,
     Manner,
     followup,
@@ -95,7 +96,7 @@ def test_a_resume_has_the_runtime_go_on_and_sends_nothing_again() -> None:
     (given,) = [e.items for e in drive.trace if isinstance(e, fx.Submit)]
     assert [i.body for i in given] == [GO_ON]
     drive.hear(
-        d.Surfaced(drive.turn or d.TurnRef(""), ItemId("dlv_x"), "dlv_x.1", _SEEN)
+        d.Surfaced(drive.turn or d.TurnRef(""), ItemId("dlv_x"), "dlv_x.1", SEEN)
     )
     assert state_of(drive, "dlv_x") is DeliveryState.surfaced
     assert not drive.session.ledger.parked
@@ -103,9 +104,6 @@ def test_a_resume_has_the_runtime_go_on_and_sends_nothing_again() -> None:
     assert drive.session.ledger.turn.target == "tgt_a", (
         "its answer goes where it was asked"
     )
-
-
-_SEEN = d.Evidence("seen")
 
 
 @pytest.mark.req("R49")
@@ -117,7 +115,7 @@ def test_a_person_who_delivers_it_again_has_the_runtime_go_on_with_it() -> None:
     assert submitted(drive) == [[i.id for i in _asked(drive)]]
     assert [i.body for i in _asked(drive)] == [GO_ON]
     drive.hear(
-        d.Surfaced(drive.turn or d.TurnRef(""), ItemId("dlv_x"), "dlv_x.1", _SEEN)
+        d.Surfaced(drive.turn or d.TurnRef(""), ItemId("dlv_x"), "dlv_x.1", SEEN)
     )
     assert [(c.state, c.attempt) for c in changes(drive)[-2:]] == [
         (DeliveryState.accepted, 2),
@@ -138,7 +136,7 @@ def test_the_next_message_takes_it_along() -> None:
     assert submitted(drive) == [["dlv_y"]]
     assert drive.session.ledger.problem is None
     drive.hear(
-        d.Surfaced(drive.turn or d.TurnRef(""), ItemId("dlv_x"), "dlv_x.1", _SEEN)
+        d.Surfaced(drive.turn or d.TurnRef(""), ItemId("dlv_x"), "dlv_x.1", SEEN)
     )
     assert state_of(drive, "dlv_x") is DeliveryState.surfaced
 
