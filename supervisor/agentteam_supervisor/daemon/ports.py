@@ -19,7 +19,13 @@ from agentteam_protocol.errors import (
     RuntimeMissing,
 )
 from agentteam_protocol.frames import AgentGranted, Progressed
-from agentteam_runtimes.driver import Capabilities, Driver, Options, SessionSpec
+from agentteam_runtimes.driver import (
+    CONTRACT,
+    Capabilities,
+    Driver,
+    Options,
+    SessionSpec,
+)
 from agentteam_runtimes.plugins import Plugins
 from agentteam_supervisor.approval.service import (
     Answerer,
@@ -56,6 +62,7 @@ class NoDriver:
     """Stands in for a driver that is not there: its agent has that problem."""
 
     name = "none"
+    contract: int = CONTRACT
 
     def __init__(self, missing: RuntimeFailure) -> None:
         self._missing = missing

@@ -216,7 +216,7 @@ async def test_file_that_is_no_store_is_refused_with_what_to_do(
 ) -> None:
     path = tmp_path / "s.db"
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(StateUnusable, match="cannot be opened") as caught:
+    with pytest.raises(StateUnusable, match="is damaged") as caught:
         await _created(path)
     assert caught.value.what_to_do
     assert path.read_bytes().startswith(b"not a database")
