@@ -97,7 +97,7 @@ async def stranger(
                 await product.client.delete(agent.path)
 
 
-@pytest.mark.req("R49", "R55")
+@pytest.mark.req("R55")
 @runtimes
 async def test_a_refused_key_is_told_live_with_the_runtimes_words_and_what_to_do(
     product: Product, runtime: str
@@ -120,7 +120,7 @@ async def test_a_refused_key_is_told_live_with_the_runtimes_words_and_what_to_do
 
 
 @pytest.mark.needs("claude")
-@pytest.mark.req("R49", "R55")
+@pytest.mark.req("R55")
 async def test_without_any_key_claude_names_the_login_itself(product: Product) -> None:
     with trio.fail_after(90):
         async with stranger(product, "claude", key=False) as there:
@@ -133,7 +133,6 @@ async def test_without_any_key_claude_names_the_login_itself(product: Product) -
     assert there.model.requests == []
 
 
-@pytest.mark.req("R49")
 @runtimes
 async def test_after_the_login_a_resume_has_it_read_once(
     product: Product, runtime: str
@@ -155,7 +154,6 @@ async def test_after_the_login_a_resume_has_it_read_once(
     assert there.times_asked()[before:] == [1]
 
 
-@pytest.mark.req("R49")
 @keepers
 async def test_after_a_restart_a_resume_has_it_read_once(
     product: Product, runtime: str
@@ -177,7 +175,6 @@ async def test_after_a_restart_a_resume_has_it_read_once(
     assert there.times_asked()[before:] == [1]
 
 
-@pytest.mark.req("R49")
 @keepers
 async def test_a_person_can_deliver_it_again_or_let_it_go(
     product: Product, runtime: str

@@ -20,7 +20,6 @@ def marked(**more: Any) -> dict[str, Any]:
     return {"id": "dlv_2", "state": "queued", "agentId": "agt_1", **more}
 
 
-@pytest.mark.req("R18")
 def test_marking_what_was_read_says_so_and_by_what_proof(
     api: ApiServer, run: Run
 ) -> None:
@@ -63,7 +62,6 @@ def test_what_a_person_can_type_stands_in_the_words(
     assert result.stderr.strip() == f"error: {words}: ada, bob"
 
 
-@pytest.mark.req("R37")
 def test_a_stop_says_what_waits_and_how_it_goes_on(api: ApiServer, run: Run) -> None:
     idle = {"id": "agt_1", "name": "demo", "status": "idle", "currentRun": None}
     busy = {**idle, "status": "running", "currentRun": {"id": "run_1"}}

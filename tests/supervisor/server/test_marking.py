@@ -41,7 +41,6 @@ async def test_marking_a_message_that_was_not_read_says_nothing_of_it(
     assert (marked["made"], marked["readBefore"]) == (True, None)
 
 
-@pytest.mark.req("R49")
 async def test_what_was_accepted_is_withdrawn_when_the_daemon_says_so(
     server: RunningServer,
 ) -> None:

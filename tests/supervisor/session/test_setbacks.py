@@ -69,7 +69,7 @@ def changes(drive: Drive, delivery: str = "dlv_x") -> list[j.DeliveryChanged]:
 # --- a run that ended in an error ---------------------------------------------------------
 
 
-@pytest.mark.req("R49", "R55")
+@pytest.mark.req("R55")
 @pytest.mark.inv(21)
 @pytest.mark.parametrize("item", [ordinary("x", 1), urgent("x", 1)])
 def test_what_a_failed_run_left_unread_has_failed_in_the_runtimes_own_words(
@@ -86,7 +86,6 @@ def test_what_a_failed_run_left_unread_has_failed_in_the_runtimes_own_words(
     assert drive.session.ledger.waiting == 1
 
 
-@pytest.mark.req("R49")
 def test_a_resume_has_the_runtime_go_on_and_sends_nothing_again() -> None:
     drive = failed()
     drive.trace.clear()
@@ -106,7 +105,6 @@ def test_a_resume_has_the_runtime_go_on_and_sends_nothing_again() -> None:
     )
 
 
-@pytest.mark.req("R49")
 def test_a_person_who_delivers_it_again_has_the_runtime_go_on_with_it() -> None:
     drive = failed(urgent("x", 1))
     drive.trace.clear()
@@ -141,7 +139,6 @@ def test_the_next_message_takes_it_along() -> None:
     assert state_of(drive, "dlv_x") is DeliveryState.surfaced
 
 
-@pytest.mark.req("R49")
 def test_a_person_can_let_go_of_what_the_runtime_keeps_and_is_told_so() -> None:
     drive = failed()
     drive.feed(ev.Dismissed(DeliveryId("dlv_x")))
@@ -230,7 +227,6 @@ def test_what_a_stop_left_with_the_runtime_is_gone_on_with_by_a_resume() -> None
 # --- a Stop that came after an urgent ------------------------------------------------------
 
 
-@pytest.mark.req("R37")
 @pytest.mark.inv(27, 35)
 @pytest.mark.parametrize("begin", [starting, recovering, converging])
 def test_a_stop_parks_the_urgent_that_came_before_it(begin: object) -> None:
