@@ -39,7 +39,7 @@ export class Dock {
   #strip(agent) {
     const condition = conditionOf(this.page.state, agent);
     if (condition === "idle") return null;
-    if (condition === "parked") return this.#still(agent, "parked", say("parkedWords", { agent: agent.name }));
+    if (condition === "parked") return this.#still(agent, "parked", say("parkedWords", { agent: agent.name, n: agent.waiting ?? 0 }));
     if (condition === "offline") return this.#still(agent, "offline", agent.problem.problem, agent.problem.whatToDo);
     const run = agent.currentRun;
     const stopping = condition === "stopping" || (run && this.stopping.has(run.id));

@@ -5,6 +5,9 @@ import { announce, h, openDialog, replace } from "./dom.js";
 import { exact } from "./times.js";
 import { say } from "./words.js";
 
+// What is on its way may come too late to be withdrawn; the agent's side says so then.
+const WITHDRAWABLE = new Set(["queued", "accepted"]);
+
 export class MessageMenu {
   constructor(page, message) {
     page.menu?.close();
@@ -34,7 +37,7 @@ export class MessageMenu {
     const members = state.membersOf(message.target);
     replace(this.element,
       members.map((agent) => this.#urgent(agent, members.length > 1)),
-      message.deliveries.filter((each) => each.state === "queued").map((each) => this.#entry(say("withdraw"), () => this.#withdraw(each))),
+      message.deliveries.filter((each) => WITHDRAWABLE.has(each.state)).map((each) => this.#entry(say("withdraw"), () => this.#withdraw(each))),
       this.#entry(say("copyText"), () => navigator.clipboard.writeText(message.body)),
       this.#entry(say("copyId"), () => navigator.clipboard.writeText(message.id)),
       this.#entry(say("details"), () => showDetails(this.page, message)));
@@ -61,7 +64,9 @@ export class MessageMenu {
   #urgent(agent, several) {
     const label = several ? say("markUrgentFor", { agent: agent.name }) : say("markUrgent");
     const runs = agent.status === "running";
-    const hint = runs ? say("markUrgentHint") : say("urgentIdle", { agent: agent.name });
+    const read = this.message.deliveries.some((each) => each.agentId === agent.id && each.state === "surfaced");
+    const why = read ? "markUrgentAgain" : "markUrgentHint";
+    const hint = runs ? say(why) : say("urgentIdle", { agent: agent.name });
     return this.#entry(label, () => this.#markUrgent(agent), hint, !runs, "urgent");
   }
 
@@ -88,7 +93,8 @@ export class MessageMenu {
   // One key per message and agent: however often it is clicked, it is one delivery.
   async #send(agent) {
     const path = `/api/messages/${this.message.id}/agent-delivery`;
-    await this.#tell(() => post(path, { interruptPolicy: "interrupt_current_run", agentId: agent.id }));
+    const made = await this.#tell(() => post(path, { interruptPolicy: "interrupt_current_run", agentId: agent.id }));
+    if (made?.readBefore) announce(say("readBefore", { agent: agent.name }));
   }
 
   async #withdraw(delivery) {
@@ -99,6 +105,7 @@ export class MessageMenu {
     try {
       const delivery = await call();
       if (delivery?.messageId) this.page.state.addDelivery(delivery);
+      return delivery;
     } catch (error) {
       announce(error.message);
       openDialog(say("failed"), h("p", {}, error.message), h("form", { method: "dialog" }, h("button", {}, say("close"))));
