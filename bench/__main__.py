@@ -32,6 +32,7 @@ ROWS = {
     "10": "idle:row_10",
     "11": "restart:row_11",
     "R": "codex:row_r",
+    "R-claude": "claude:row_r",
     "M": "product:row_m",
     "50": "interrupt:row_50",
 }
