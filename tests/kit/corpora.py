@@ -45,6 +45,7 @@ class Performer:
     asking: Mapping[str, Any] = field(factory=dict[str, Any])
     refused: int = 400
     without: frozenset[str] = frozenset()  # scenarios of what it cannot do
+    races: frozenset[str] = frozenset()  # two recordings of these differ by themselves
 
     @property
     def scenarios(self) -> list[str]:
@@ -93,7 +94,14 @@ PERFORMERS = {
         "opencode", "opencode", open_opencode_desk, _opencode, BASH_ASKS
     ),
     "acp": Performer(
-        "acp", "opencode", open_acp_desk, _acp, BASH_ASKS, without=frozenset({"steer"})
+        "acp",
+        "opencode",
+        open_acp_desk,
+        _acp,
+        BASH_ASKS,
+        without=frozenset({"steer"}),
+        # Our cancel races what the agent does of it: its tool ends in two ways.
+        races=frozenset({"cut-while-asking", "cut-in-a-tool"}),
     ),
 }
 

@@ -34,7 +34,7 @@ class Meanings:
         """Put in what the names have come to mean."""
         match recorded:
             case dict():
-                return {k: self.filled(v) for k, v in recorded.items()}
+                return {self.filled(k): self.filled(v) for k, v in recorded.items()}
             case list():
                 return [self.filled(v) for v in recorded]
             case str():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-SILENT_SECONDS = 0.6
+SILENT_SECONDS = 1.0  # OpenCode tells late that a command runs
 SCENARIO_SECONDS = 240.0
 
 

@@ -78,7 +78,10 @@ class Scrubber:
     def scrub(self, value: Any, key: str = "", *, whole: bool = False) -> Any:
         match value:
             case dict():
-                told = {k: self.scrub(v, k, whole=whole) for k, v in value.items()}
+                told = {
+                    self._named(k): self.scrub(v, k, whole=whole)
+                    for k, v in value.items()
+                }
                 return self._short("object", told, LONGEST_OBJECT, key, whole)
             case list():
                 listed = [self.scrub(v, key, whole=whole) for v in value]
@@ -137,6 +140,7 @@ def _ids(value: Any, key: str = "") -> Iterable[str]:
     match value:
         case dict():
             for k, v in value.items():
+                yield from ID.findall(k)
                 yield from _ids(v, k)
         case list():
             for v in value:
