@@ -39,6 +39,7 @@ OPEN = frozenset({"queued", "accepted"})
 NOT_READ = frozenset({"failed", "blocked", "cancelled", "superseded"})
 NEED_WORDS = frozenset({"failed", "blocked", "cancelled", "unknown"})
 TOLD_TWICE = "seen twice"
+TOLD_READ = "it may have been read"
 # These were read as part of another answer, which no record lists by delivery.
 SHOWN_BY = frozenset({"read_history", "attached to a held reply"})
 URGENT_LINES = re.compile(
@@ -116,7 +117,8 @@ def _read(
         yield Finding("doubled", about, what)
     if state == "surfaced" and not attempts and not _was_shown(view):
         yield Finding("claimed", about, what)
-    if attempts and state in NOT_READ | OPEN and not told_twice:
+    told_read = any(TOLD_READ in (h.get("note") or "") for h in view["history"])
+    if attempts and state in NOT_READ | OPEN and not (told_twice or told_read):
         yield Finding("denied", about, what)
     if state == "unknown":
         yield Finding("guessed", about, what)

@@ -40,6 +40,7 @@ _DAEMON = Prepared(select(daemons).where(daemons.c.id == bindparam("daemon")))
 NO_DAEMON = "no daemon is connected"
 # The server cannot know whether one belongs to its own process.
 GET_DAEMON = "that of `agentteam up` comes back by itself, else start one with `agentteam daemon`"
+MAY_BE_READ = "it may have been read before the agent was deleted"
 OFFLINE = {"running": False, "phase": "offline", "parked": False}
 
 
@@ -149,7 +150,9 @@ def delete(tx: Tx, agent: Row) -> None:
     """End the session and forget the agent; its messages stay."""
     diagnostic = Diagnostic("the agent was deleted", "send to another agent")
     for row in deliveries.open_of(tx, agent["id"]):
-        deliveries.move(tx, row, DeliveryState.cancelled, diagnostic=diagnostic)
+        # Its frame may be with the daemon, and what comes back of it counts no more.
+        cancelled = DeliveryState.cancelled
+        deliveries.move(tx, row, cancelled, diagnostic=diagnostic, note=MAY_BE_READ)
     approvals.cancel_open(tx, agent["id"], agent["lease_epoch"] + 1)
     targets.leave_all(tx, agent)
     outbox.enqueue(tx, AgentRevoked(agent["id"], agent["lease_epoch"], forget=True))

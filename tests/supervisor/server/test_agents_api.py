@@ -214,6 +214,7 @@ async def test_forgotten_agent_leaves_its_messages(server: RunningServer) -> Non
         (delivery,) = kept["messages"][0]["deliveries"]
         assert delivery["state"] == "cancelled"
         assert delivery["diagnostic"]["whatToDo"]
+        assert "may have been read" in delivery["history"][-1]["note"]
         # Who asks by its name hears where it is; what it did is read by its id.
         absent = (await server.client.get("/api/agents/ada/runs")).json()
         assert absent["removed"]["agent"] == agent["id"]
