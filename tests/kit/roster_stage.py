@@ -12,9 +12,7 @@ from attrs import define, evolve, field
 
 from agentteam_protocol import journal as j
 from agentteam_protocol.codec import decode_envelope
-from agentteam_protocol.control import (
-    ControlResult,
-)
+from agentteam_protocol.control import ControlResult, CutCause
 from agentteam_protocol.delivery import (
     Author,
     AuthorKind,
@@ -74,7 +72,7 @@ class FakeActor:
         factory=dict[int, Callable[[Reply], None]]
     )
     over: trio.Event = field(factory=trio.Event)
-    slow: bool = False  # its process takes time to end
+    slow: Phase | None = None  # where it is while its process takes time to end
 
     @property
     def ended(self) -> bool:
@@ -103,9 +101,11 @@ class FakeActor:
             case MaintenanceRequested(_, ref):
                 self.answer(ref, error="not_idle")
             case DisposeRequested() | LeaseLost() | ShutdownRequested():
-                closed = evolve(self.session.live, phase=Phase.closed)
-                self.session = evolve(self.session, live=closed)
-                if not self.slow:
+                phase = self.slow or Phase.closed
+                live = self.session.live
+                live = evolve(live, phase=phase, closing=CutCause.shutdown)
+                self.session = evolve(self.session, live=live)
+                if self.slow is None:
                     self.over.set()
             case _:
                 pass

@@ -90,8 +90,9 @@ class Actor(Protocol):
 
 
 def _listens(actor: Actor) -> bool:
-    """Tell whether input is heard: a closed session drops it while its process ends."""
-    return not actor.ended and actor.session.live.phase is not Phase.closed
+    """Tell whether input is heard: a session that is closing, or closed, drops it."""
+    live = actor.session.live
+    return not actor.ended and live.closing is None and live.phase is not Phase.closed
 
 
 Done = Callable[[], None]

@@ -71,6 +71,7 @@ from agentteam_supervisor.session.events import (
     ShutdownRequested,
     StopRequested,
 )
+from agentteam_supervisor.session.state import Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -257,13 +258,14 @@ async def test_new_settings_reach_the_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("R118")
+@pytest.mark.parametrize("slow", [Phase.converging, Phase.closed])
 async def test_input_while_the_old_process_ends_reaches_the_session_with_new_settings(
-    tmp_path: Path,
+    slow: Phase, tmp_path: Path
 ) -> None:
     async with staged(tmp_path) as stage:
         await stage.hand(grant())
         old = stage.actor()
-        old.slow = True
+        old.slow = slow
         await stage.hand(evolve(grant(), model="new"))
         await stage.hand(deliver(1))
         assert deliver(1) not in stage.done
@@ -275,13 +277,14 @@ async def test_input_while_the_old_process_ends_reaches_the_session_with_new_set
 
 
 @pytest.mark.req("R118")
+@pytest.mark.parametrize("slow", [Phase.converging, Phase.closed])
 async def test_input_while_the_process_ends_at_a_shutdown_is_not_said_to_be_received(
-    tmp_path: Path,
+    slow: Phase, tmp_path: Path
 ) -> None:
     async with staged(tmp_path) as stage:
         await stage.hand(grant())
         actor = stage.actor()
-        actor.slow = True
+        actor.slow = slow
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.roster.shut_down)
             await stage.settle()
