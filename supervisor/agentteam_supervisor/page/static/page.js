@@ -49,9 +49,15 @@ class Page {
 
   run() {
     follow(
-      (kind, data) => (kind === "gap" ? this.load() : this.state.take(kind, data)),
+      (kind, data) => (kind === "gap" ? this.#heal(data) : this.state.take(kind, data)),
       (connected) => (this.link.hidden = connected),
     );
+  }
+
+  // What was missed is read anew, all of it.
+  async #heal(gap) {
+    await this.load();
+    if (gap.reason) announce(say("gap"));
   }
 
   async load() {
