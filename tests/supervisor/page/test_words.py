@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 STATIC = files("agentteam_supervisor.page") / "static"
-ENTRY = re.compile(r'^  (?:"([\w-]+)"|(\w+)): "(.*)",$', re.MULTILINE)
+ENTRY = re.compile(r'^  (?:"([\w-]+)"|(\w+)):\s+"(.*)",$', re.MULTILINE)
 
 
 def table(name: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ export const post = (path, body, key = crypto.randomUUID()) => call("POST", path
 
 export async function everything(path, name) {
   const found = [];
-  for (let after = 0; ; ) {
+  for (let after = 0; ;) {
     const page = (await get(`${path}?after=${after}&limit=1000`))[name];
     found.push(...page);
     if (page.length < 1000) return found;

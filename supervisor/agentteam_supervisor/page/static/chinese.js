@@ -3,7 +3,8 @@
 export const chinese = {
   agents: "Agent",
   conversations: "会话",
-  noAgents: "还没有 agent。请点击“新建 agent”，或使用命令：agentteam agents add NAME --runtime codex",
+  noAgents:
+    "还没有 agent。请点击“新建 agent”，或使用命令：agentteam agents add NAME --runtime codex",
   newAgent: "新建 agent",
   newConversation: "新建会话",
   name: "名称",

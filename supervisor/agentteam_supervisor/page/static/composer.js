@@ -10,13 +10,22 @@ const HIGHEST = 240; // pixels
 export class Composer {
   constructor(page) {
     this.page = page;
-    this.text = h("textarea", { rows: 1, oninput: () => this.#changed(), onkeydown: (event) => this.#key(event) });
+    this.text = h("textarea", {
+      rows: 1,
+      oninput: () => this.#changed(),
+      onkeydown: (event) => this.#key(event),
+    });
     this.button = h("button", { type: "submit", class: "send" }, say("send"));
     this.hint = h("p", { class: "hint", id: "composer-hint" }, say("writeHint"));
     this.problem = h("p", { class: "problem", role: "alert" });
     this.text.setAttribute("aria-describedby", "composer-hint");
-    this.element = h("form", { class: "composer", onsubmit: (event) => this.#send(event) },
-      h("div", { class: "writing" }, this.text, this.button), this.hint, this.problem);
+    this.element = h(
+      "form",
+      { class: "composer", onsubmit: (event) => this.#send(event) },
+      h("div", { class: "writing" }, this.text, this.button),
+      this.hint,
+      this.problem,
+    );
   }
 
   open(target) {

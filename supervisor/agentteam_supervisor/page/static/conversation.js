@@ -15,13 +15,26 @@ export class Conversation {
     this.page = page;
     this.log = h("ol", { class: "log", "aria-label": say("conversations") });
     this.top = h("p", { class: "top" });
-    this.jump = h("button", { type: "button", class: "jump", hidden: true, onclick: () => this.toEnd() });
-    this.scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": say("conversations") }, this.top, this.log);
+    this.jump = h("button", {
+      type: "button",
+      class: "jump",
+      hidden: true,
+      onclick: () => this.toEnd(),
+    });
+    this.scroller = h(
+      "div",
+      { class: "scroller", tabindex: "0", role: "region", "aria-label": say("conversations") },
+      this.top,
+      this.log,
+    );
     this.element = h("section", { class: "conversation" }, this.scroller, this.jump);
     this.oldest = null; // the lowest sequence that was read; null: nothing yet
     this.elements = new Map(); // key -> element; its place in the order is `element.place`
     this.scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
-    new IntersectionObserver((seen) => seen.at(-1).isIntersecting && this.#older(), { root: this.scroller, rootMargin: "600px 0px 0px 0px" }).observe(this.top);
+    new IntersectionObserver((seen) => seen.at(-1).isIntersecting && this.#older(), {
+      root: this.scroller,
+      rootMargin: "600px 0px 0px 0px",
+    }).observe(this.top);
     const resized = new ResizeObserver(() => this.following && this.toEnd());
     resized.observe(this.log);
     resized.observe(this.scroller);
@@ -51,14 +64,17 @@ export class Conversation {
     if (target !== this.target) return;
     this.draw();
     if (seq !== null) this.show(seq);
-    else if (this.unreadAfter > 0 && this.unreadAfter < head) this.show(this.unreadAfter + 1, false);
+    else if (this.unreadAfter > 0 && this.unreadAfter < head)
+      this.show(this.unreadAfter + 1, false);
     else this.toEnd();
   }
 
   async #read(target, after, until = Infinity) {
-    for (let from = after; ; ) {
+    for (let from = after; ;) {
       const limit = Math.min(1000, until - from);
-      const { messages, head } = await get(`/api/targets/${target}/messages?after=${from}&limit=${limit}`);
+      const { messages, head } = await get(
+        `/api/targets/${target}/messages?after=${from}&limit=${limit}`,
+      );
       for (const message of messages) this.page.state.addMessage(message);
       from = messages.at(-1)?.targetSeq ?? head;
       if (from >= Math.min(head, until)) break;
@@ -81,7 +97,9 @@ export class Conversation {
 
   draw() {
     const there = this.page.state.messagesOf(this.target);
-    const missing = [...there.values()].filter((each) => each.targetSeq >= this.oldest && !this.elements.has(`m${each.targetSeq}`));
+    const missing = [...there.values()].filter(
+      (each) => each.targetSeq >= this.oldest && !this.elements.has(`m${each.targetSeq}`),
+    );
     missing.sort((a, b) => b.targetSeq - a.targetSeq); // each goes to the front at once
     for (const message of missing) this.#drawMessage(message);
     for (const run of this.page.state.runs.values()) this.#drawRun(run);
@@ -145,7 +163,13 @@ export class Conversation {
     }
     let next = null;
     if (place < this.log.firstElementChild?.place) next = this.log.firstElementChild;
-    else for (let last = this.log.lastElementChild; last && last.place > place; last = last.previousElementSibling) next = last;
+    else
+      for (
+        let last = this.log.lastElementChild;
+        last && last.place > place;
+        last = last.previousElementSibling
+      )
+        next = last;
     this.log.insertBefore(element, next);
   }
 
@@ -159,7 +183,8 @@ export class Conversation {
   }
 
   async show(seq, chosen = true) {
-    if (!this.elements.has(`m${seq}`)) await this.#read(this.target, Math.max(0, seq - PAGE / 2), this.oldest - 1);
+    if (!this.elements.has(`m${seq}`))
+      await this.#read(this.target, Math.max(0, seq - PAGE / 2), this.oldest - 1);
     if (!this.elements.has(`m${seq}`)) this.draw();
     const element = this.elements.get(`m${seq}`);
     if (!element) return;
@@ -191,7 +216,8 @@ export class Conversation {
     const head = this.page.state.targets.get(this.target)?.head ?? 0;
     const unread = head - readUpTo(this.page.state, this.target);
     this.jump.hidden = false;
-    this.jump.textContent = unread > 0 ? `↓ ${say("unread", { n: unread })}` : `↓ ${say("toNewest")}`;
+    this.jump.textContent =
+      unread > 0 ? `↓ ${say("unread", { n: unread })}` : `↓ ${say("toNewest")}`;
   }
 
   choose(element, focus = true) {

@@ -3,7 +3,8 @@
 export const english = {
   agents: "Agents",
   conversations: "Conversations",
-  noAgents: "No agent yet. Make one with “New agent”, or with the command: agentteam agents add NAME --runtime codex",
+  noAgents:
+    "No agent yet. Make one with “New agent”, or with the command: agentteam agents add NAME --runtime codex",
   newAgent: "New agent",
   newConversation: "New conversation",
   name: "Name",
@@ -52,7 +53,8 @@ export const english = {
   markUrgentAgain: "It was read before. Interrupts the current run, and the message is read again.",
   readBefore: "{agent} had read this message before, and reads it again.",
   urgentIdle: "{agent} is not running: nothing to interrupt.",
-  urgentPending: "An approval is waiting. Mark urgent closes it as cancelled and stops the current run.",
+  urgentPending:
+    "An approval is waiting. Mark urgent closes it as cancelled and stops the current run.",
   withdraw: "Withdraw",
   copyText: "Copy text",
   copyId: "Copy id",
@@ -73,7 +75,8 @@ export const english = {
   stop: "Stop",
   stopped: "Stopping the current run…",
   resume: "Resume",
-  parkedWords: "{agent} is parked; {n} waiting. What waits is kept until somebody writes or resumes.",
+  parkedWords:
+    "{agent} is parked; {n} waiting. What waits is kept until somebody writes or resumes.",
   allow: "Allow once",
   reject: "Reject",
   asks: "{agent} asks to use {tool}",

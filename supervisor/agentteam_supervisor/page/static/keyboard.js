@@ -17,7 +17,13 @@ const KEYS = [
 
 export function listenToKeys(page) {
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || document.querySelector("dialog[open]")) return;
+    if (
+      event.defaultPrevented ||
+      event.ctrlKey ||
+      event.metaKey ||
+      document.querySelector("dialog[open]")
+    )
+      return;
     if (event.altKey) {
       const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (by) take(event, () => page.sidebar.step(by));
@@ -53,7 +59,13 @@ function take(event, act) {
 const isTyping = (element) => element.matches("input, textarea, select");
 
 export function showKeys() {
-  const rows = KEYS.map(([key, name]) => h("tr", {}, h("td", {}, h("kbd", {}, key)), h("td", {}, say(name))));
-  openDialog(say("helpTitle"), h("h2", {}, say("helpTitle")), h("table", {}, h("tbody", {}, rows)),
-    h("form", { method: "dialog" }, h("button", {}, say("close"))));
+  const rows = KEYS.map(([key, name]) =>
+    h("tr", {}, h("td", {}, h("kbd", {}, key)), h("td", {}, say(name))),
+  );
+  openDialog(
+    say("helpTitle"),
+    h("h2", {}, say("helpTitle")),
+    h("table", {}, h("tbody", {}, rows)),
+    h("form", { method: "dialog" }, h("button", {}, say("close"))),
+  );
 }

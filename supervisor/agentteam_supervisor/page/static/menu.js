@@ -13,10 +13,16 @@ export class MessageMenu {
     page.menu?.close();
     page.menu = this;
     Object.assign(this, { page, message });
-    this.element = h("div", { class: "menu", role: "menu", popover: "manual", "aria-label": say("more") });
+    this.element = h("div", {
+      class: "menu",
+      role: "menu",
+      popover: "manual",
+      "aria-label": say("more"),
+    });
     this.element.addEventListener("keydown", (event) => this.#key(event));
     document.body.append(this.element);
-    this.away = (event) => this.element.contains(event.target) || this.button?.contains(event.target) || this.close();
+    this.away = (event) =>
+      this.element.contains(event.target) || this.button?.contains(event.target) || this.close();
     document.addEventListener("pointerdown", this.away);
     this.draw();
     this.element.showPopover();
@@ -35,12 +41,16 @@ export class MessageMenu {
     const { state } = this.page;
     const message = state.messageOf(this.message.id) ?? this.message;
     const members = state.membersOf(message.target);
-    replace(this.element,
+    replace(
+      this.element,
       members.map((agent) => this.#urgent(agent, members.length > 1)),
-      message.deliveries.filter((each) => WITHDRAWABLE.has(each.state)).map((each) => this.#entry(say("withdraw"), () => this.#withdraw(each))),
+      message.deliveries
+        .filter((each) => WITHDRAWABLE.has(each.state))
+        .map((each) => this.#entry(say("withdraw"), () => this.#withdraw(each))),
       this.#entry(say("copyText"), () => navigator.clipboard.writeText(message.body)),
       this.#entry(say("copyId"), () => navigator.clipboard.writeText(message.id)),
-      this.#entry(say("details"), () => showDetails(this.page, message)));
+      this.#entry(say("details"), () => showDetails(this.page, message)),
+    );
     if (at >= 0) this.#items()[Math.min(at, this.#items().length - 1)].focus();
     this.button?.setAttribute("aria-expanded", "true");
   }
@@ -64,7 +74,9 @@ export class MessageMenu {
   #urgent(agent, several) {
     const label = several ? say("markUrgentFor", { agent: agent.name }) : say("markUrgent");
     const runs = agent.status === "running";
-    const read = this.message.deliveries.some((each) => each.agentId === agent.id && each.state === "surfaced");
+    const read = this.message.deliveries.some(
+      (each) => each.agentId === agent.id && each.state === "surfaced",
+    );
     const why = read ? "markUrgentAgain" : "markUrgentHint";
     const hint = runs ? say(why) : say("urgentIdle", { agent: agent.name });
     return this.#entry(label, () => this.#markUrgent(agent), hint, !runs, "urgent");
@@ -77,23 +89,49 @@ export class MessageMenu {
       this.button?.focus();
       act();
     };
-    return h("button", { type: "button", role: "menuitem", class: kind, tabindex: "-1", "aria-disabled": off ? "true" : null, onclick: chosen },
-      label, hint ? h("small", {}, hint) : null);
+    return h(
+      "button",
+      {
+        type: "button",
+        role: "menuitem",
+        class: kind,
+        tabindex: "-1",
+        "aria-disabled": off ? "true" : null,
+        onclick: chosen,
+      },
+      label,
+      hint ? h("small", {}, hint) : null,
+    );
   }
 
   #markUrgent(agent) {
     if (!this.page.state.pendingOf(agent.id).length) return this.#send(agent);
-    const go = () => { dialog.close(); this.#send(agent); };
-    const dialog = openDialog(say("markUrgent"), h("p", {}, say("urgentPending")),
-      h("p", { class: "buttons" },
-        h("button", { type: "button", onclick: () => dialog.close(), autofocus: true }, say("cancel")),
-        h("button", { type: "button", class: "urgent", onclick: go }, say("markUrgent"))));
+    const go = () => {
+      dialog.close();
+      this.#send(agent);
+    };
+    const dialog = openDialog(
+      say("markUrgent"),
+      h("p", {}, say("urgentPending")),
+      h(
+        "p",
+        { class: "buttons" },
+        h(
+          "button",
+          { type: "button", onclick: () => dialog.close(), autofocus: true },
+          say("cancel"),
+        ),
+        h("button", { type: "button", class: "urgent", onclick: go }, say("markUrgent")),
+      ),
+    );
   }
 
   // One key per message and agent: however often it is clicked, it is one delivery.
   async #send(agent) {
     const path = `/api/messages/${this.message.id}/agent-delivery`;
-    const made = await this.#tell(() => post(path, { interruptPolicy: "interrupt_current_run", agentId: agent.id }));
+    const made = await this.#tell(() =>
+      post(path, { interruptPolicy: "interrupt_current_run", agentId: agent.id }),
+    );
     if (made?.readBefore) announce(say("readBefore", { agent: agent.name }));
   }
 
@@ -108,7 +146,11 @@ export class MessageMenu {
       return delivery;
     } catch (error) {
       announce(error.message);
-      openDialog(say("failed"), h("p", {}, error.message), h("form", { method: "dialog" }, h("button", {}, say("close"))));
+      openDialog(
+        say("failed"),
+        h("p", {}, error.message),
+        h("form", { method: "dialog" }, h("button", {}, say("close"))),
+      );
     }
   }
 
@@ -133,10 +175,24 @@ export class MessageMenu {
 function showDetails(page, message) {
   const rows = message.deliveries.map((delivery) => {
     const name = page.state.agents.get(delivery.agentId)?.name ?? delivery.agentId;
-    const steps = delivery.history.map((step) => h("li", {}, `${exact(step.at)} · ${say(step.state)}${step.note ? ` · ${step.note}` : ""}`));
-    const evidence = delivery.evidence ? h("p", {}, say("evidence", { kind: delivery.evidence.kind }), delivery.evidence.detail ? `: ${delivery.evidence.detail}` : "") : null;
+    const steps = delivery.history.map((step) =>
+      h("li", {}, `${exact(step.at)} · ${say(step.state)}${step.note ? ` · ${step.note}` : ""}`),
+    );
+    const evidence = delivery.evidence
+      ? h(
+          "p",
+          {},
+          say("evidence", { kind: delivery.evidence.kind }),
+          delivery.evidence.detail ? `: ${delivery.evidence.detail}` : "",
+        )
+      : null;
     return h("section", {}, h("h3", {}, `${name} · ${delivery.id}`), h("ol", {}, steps), evidence);
   });
-  openDialog(say("details"), h("h2", {}, say("details")), h("p", { class: "mono" }, message.id), rows,
-    h("form", { method: "dialog" }, h("button", {}, say("close"))));
+  openDialog(
+    say("details"),
+    h("h2", {}, say("details")),
+    h("p", { class: "mono" }, message.id),
+    rows,
+    h("form", { method: "dialog" }, h("button", {}, say("close"))),
+  );
 }

@@ -12,10 +12,17 @@ export class Notifier {
 
   #heard(kind, object) {
     if (kind === "approval" && object.state === "pending")
-      this.#tell(object.id, object.agentId, (agent) => say("asks", { agent, tool: object.toolName }));
+      this.#tell(object.id, object.agentId, (agent) =>
+        say("asks", { agent, tool: object.toolName }),
+      );
     if (kind === "run" && object.over)
       for (const turn of object.turns.values())
-        if (turn.outcome === "error") this.#tell(`${object.id} ${turn.turn}`, object.agentId, (agent) => `${say("runOf", { agent })}: ${say("error")}`);
+        if (turn.outcome === "error")
+          this.#tell(
+            `${object.id} ${turn.turn}`,
+            object.agentId,
+            (agent) => `${say("runOf", { agent })}: ${say("error")}`,
+          );
   }
 
   #tell(id, agentId, words) {
@@ -23,6 +30,9 @@ export class Notifier {
     this.told.add(id);
     if (!recall("notify") || document.visibilityState === "visible") return;
     if (globalThis.Notification?.permission !== "granted") return;
-    new Notification("AgentTeam", { body: words(this.state.agents.get(agentId)?.name ?? ""), tag: id });
+    new Notification("AgentTeam", {
+      body: words(this.state.agents.get(agentId)?.name ?? ""),
+      tag: id,
+    });
   }
 }

@@ -36,9 +36,26 @@ class Page {
     this.notifier = new Notifier(this.state);
     this.title = h("h1");
     this.link = h("p", { class: "link", role: "alert", hidden: true }, say("reconnecting"));
-    this.drawer = h("button", { class: "drawer", type: "button", "aria-label": say("menu"), onclick: () => this.showSidebar(true) }, "☰");
+    this.drawer = h(
+      "button",
+      {
+        class: "drawer",
+        type: "button",
+        "aria-label": say("menu"),
+        onclick: () => this.showSidebar(true),
+      },
+      "☰",
+    );
     const bar = h("header", {}, this.drawer, this.title, this.search.element);
-    const main = h("main", {}, bar, this.link, this.conversation.element, this.dock.element, this.composer.element);
+    const main = h(
+      "main",
+      {},
+      bar,
+      this.link,
+      this.conversation.element,
+      this.dock.element,
+      this.composer.element,
+    );
     replace(document.body, this.sidebar.element, main);
     announce("");
     this.state.listen((kind, object) => this.#changed(kind, object));
@@ -66,7 +83,8 @@ class Page {
       everything("/api/targets", "targets"),
     ]);
     for (const known of this.state.agents.keys())
-      if (!agents.some((agent) => agent.id === known)) this.state.addAgent({ id: known, deleted: true });
+      if (!agents.some((agent) => agent.id === known))
+        this.state.addAgent({ id: known, deleted: true });
     for (const target of targets) this.state.addTarget(target);
     for (const agent of agents) this.state.addAgent(agent);
     this.ready = true;

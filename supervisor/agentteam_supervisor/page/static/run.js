@@ -19,7 +19,12 @@ export function drawRun(page, run, known) {
 }
 
 function make(page, run) {
-  const parts = { head: h("span"), text: h("div", { class: "live", dir: "auto" }), lines: h("ol", { class: "lines" }), picture: h("p", { class: "picture" }) };
+  const parts = {
+    head: h("span"),
+    text: h("div", { class: "live", dir: "auto" }),
+    lines: h("ol", { class: "lines" }),
+    picture: h("p", { class: "picture" }),
+  };
   const details = h("details", {}, h("summary", {}, parts.head), parts.lines, parts.picture);
   const element = h("li", { class: "run" }, details, parts.text);
   element.update = (current) => update(page, current, element, parts, details.open);
@@ -60,11 +65,15 @@ function showText(element, text, label, aborted) {
 
 function facts(run, turn) {
   const start = startOf(run);
-  if (!run.over) return [run.lines.findLast((line) => line.kind !== "progress")?.text ?? ""].filter(Boolean);
+  if (!run.over)
+    return [run.lines.findLast((line) => line.kind !== "progress")?.text ?? ""].filter(Boolean);
   const ended = turn?.endedAt ?? run.lines.at(-1)?.at;
   const found = [outcomeOf(run, turn)];
   if (start && ended) found.push(between(start, ended));
-  const tokens = [...run.turns.values()].reduce((total, each) => total + tokensOf(each.usage ?? {}), 0);
+  const tokens = [...run.turns.values()].reduce(
+    (total, each) => total + tokensOf(each.usage ?? {}),
+    0,
+  );
   if (tokens) found.push(say("tokens", { n: tokens.toLocaleString() }));
   return found.filter(Boolean);
 }
@@ -74,7 +83,7 @@ function outcomeOf(run, turn) {
   const line = run.lines.findLast((each) => each.kind === "run_ended")?.text ?? "";
   if (turn?.cause === "urgent") return say("cutForUrgent");
   if (turn?.outcome === "aborted" && line) return line;
-  return turn?.outcome && hasWord(turn.outcome) ? say(turn.outcome) : (line || turn?.outcome);
+  return turn?.outcome && hasWord(turn.outcome) ? say(turn.outcome) : line || turn?.outcome;
 }
 
 // Each runtime counts by its own names; what it read from a cache is in its input.
@@ -90,13 +99,25 @@ function tokensOf(usage) {
 function drawPicture(place, run) {
   if (!run.over || place.firstChild) return;
   const source = `/page/agents/${run.agentId}/runs/${run.id}.svg?lang=${language()}`;
-  place.append(h("img", { src: source, alt: say("timeline"), loading: "lazy", onerror: () => replace(place) }));
+  place.append(
+    h("img", { src: source, alt: say("timeline"), loading: "lazy", onerror: () => replace(place) }),
+  );
 }
 
 function drawLines(list, run) {
-  replace(list, run.lines.map((line) => {
-    const detail = Object.entries(line.detail ?? {}).map(([key, value]) => `${key}: ${typeof value === "object" ? JSON.stringify(value) : value}`);
-    const place = line.generation ? `${line.generation.join(".")}` : "";
-    return h("li", { title: exact(line.at) }, h("span", {}, line.text), h("small", {}, [place, ...detail].filter(Boolean).join(" · ")));
-  }));
+  replace(
+    list,
+    run.lines.map((line) => {
+      const detail = Object.entries(line.detail ?? {}).map(
+        ([key, value]) => `${key}: ${typeof value === "object" ? JSON.stringify(value) : value}`,
+      );
+      const place = line.generation ? `${line.generation.join(".")}` : "";
+      return h(
+        "li",
+        { title: exact(line.at) },
+        h("span", {}, line.text),
+        h("small", {}, [place, ...detail].filter(Boolean).join(" · ")),
+      );
+    }),
+  );
 }

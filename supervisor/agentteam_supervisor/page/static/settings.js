@@ -14,11 +14,29 @@ export function applyTheme() {
 }
 
 export function openSettings() {
-  const dialog = openDialog(say("settings"), h("h2", {}, say("settings")), themes(), notifications(),
-    h("p", { class: "buttons" },
-      h("button", { type: "button", onclick: () => { dialog.close(); showKeys(); } }, say("keys")),
-      h("button", { type: "button", onclick: switchLanguage }, say("languageSwitch"))),
-    h("form", { method: "dialog" }, h("button", {}, say("close"))));
+  const dialog = openDialog(
+    say("settings"),
+    h("h2", {}, say("settings")),
+    themes(),
+    notifications(),
+    h(
+      "p",
+      { class: "buttons" },
+      h(
+        "button",
+        {
+          type: "button",
+          onclick: () => {
+            dialog.close();
+            showKeys();
+          },
+        },
+        say("keys"),
+      ),
+      h("button", { type: "button", onclick: switchLanguage }, say("languageSwitch")),
+    ),
+    h("form", { method: "dialog" }, h("button", {}, say("close"))),
+  );
 }
 
 function themes() {
@@ -26,7 +44,9 @@ function themes() {
     remember("theme", event.currentTarget.value);
     applyTheme();
   };
-  const options = Object.entries(THEMES).map(([theme, word]) => h("option", { value: theme, selected: recall("theme", "auto") === theme }, say(word)));
+  const options = Object.entries(THEMES).map(([theme, word]) =>
+    h("option", { value: theme, selected: recall("theme", "auto") === theme }, say(word)),
+  );
   return h("label", {}, say("theme"), " ", h("select", { onchange: choose }, options));
 }
 
@@ -34,7 +54,8 @@ function notifications() {
   const box = h("input", { type: "checkbox" });
   box.checked = Boolean(recall("notify"));
   box.addEventListener("change", async () => {
-    const allowed = box.checked && (await globalThis.Notification?.requestPermission()) === "granted";
+    const allowed =
+      box.checked && (await globalThis.Notification?.requestPermission()) === "granted";
     if (box.checked && !allowed) announce(say("notifyRefused"));
     box.checked = allowed;
     remember("notify", allowed || null);

@@ -15,15 +15,37 @@ export class Sidebar {
     this.agents = h("ul");
     this.conversations = h("ul");
     this.others = h("section", {}, h("h2", {}, say("conversations")), this.conversations);
-    const nav = h("nav", { "aria-label": say("agents") },
-      h("section", {}, h("h2", {}, say("agents")), this.agents), this.others);
-    const make = h("p", { class: "make" },
+    const nav = h(
+      "nav",
+      { "aria-label": say("agents") },
+      h("section", {}, h("h2", {}, say("agents")), this.agents),
+      this.others,
+    );
+    const make = h(
+      "p",
+      { class: "make" },
       h("button", { type: "button", onclick: () => askNewAgent(page) }, say("newAgent")),
-      h("button", { type: "button", onclick: () => askNewConversation(page) }, say("newConversation")));
-    const foot = h("footer", {}, make,
-      h("button", { type: "button", class: "settings", onclick: () => openSettings() }, say("settings")));
+      h(
+        "button",
+        { type: "button", onclick: () => askNewConversation(page) },
+        say("newConversation"),
+      ),
+    );
+    const foot = h(
+      "footer",
+      {},
+      make,
+      h(
+        "button",
+        { type: "button", class: "settings", onclick: () => openSettings() },
+        say("settings"),
+      ),
+    );
     this.element = h("aside", { class: "sidebar" }, nav, foot);
-    this.element.addEventListener("click", (event) => event.target === this.element && page.showSidebar(false));
+    this.element.addEventListener(
+      "click",
+      (event) => event.target === this.element && page.showSidebar(false),
+    );
   }
 
   changed(kind) {
@@ -41,10 +63,19 @@ export class Sidebar {
   draw() {
     const { state } = this.page;
     const agents = [...state.agents.values()].filter((agent) => agent.target);
-    replace(this.agents, agents.map((agent) => this.#agent(agent)));
-    if (!agents.length && this.page.ready) replace(this.agents, h("li", { class: "none" }, say("noAgents")));
-    const others = [...state.targets.values()].filter((target) => !target.direct && !target.retired);
-    replace(this.conversations, others.map((target) => this.#conversation(target)));
+    replace(
+      this.agents,
+      agents.map((agent) => this.#agent(agent)),
+    );
+    if (!agents.length && this.page.ready)
+      replace(this.agents, h("li", { class: "none" }, say("noAgents")));
+    const others = [...state.targets.values()].filter(
+      (target) => !target.direct && !target.retired,
+    );
+    replace(
+      this.conversations,
+      others.map((target) => this.#conversation(target)),
+    );
     this.others.hidden = !others.length;
   }
 
@@ -68,9 +99,24 @@ export class Sidebar {
 
   #entry(target, parts) {
     const unread = target === this.page.target ? 0 : unreadOf(this.page.state, target);
-    const badge = unread ? h("span", { class: "badge", "aria-label": say("unread", { n: unread }) }, unread > 99 ? "99+" : unread) : null;
+    const badge = unread
+      ? h(
+          "span",
+          { class: "badge", "aria-label": say("unread", { n: unread }) },
+          unread > 99 ? "99+" : unread,
+        )
+      : null;
     const current = target === this.page.target ? "page" : null;
-    return h("li", {}, h("button", { type: "button", "aria-current": current, onclick: () => this.page.open(target) }, parts, badge));
+    return h(
+      "li",
+      {},
+      h(
+        "button",
+        { type: "button", "aria-current": current, onclick: () => this.page.open(target) },
+        parts,
+        badge,
+      ),
+    );
   }
 
   // The one before or after the open one.

@@ -137,7 +137,8 @@ function newer(known, delivery) {
 // What an agent does, as one word that people read.
 export function conditionOf(state, agent) {
   if (state.pendingOf(agent.id).length) return "asking";
-  if (agent.status === "running") return agent.detail.phase.toLowerCase() === "converging" ? "stopping" : "working";
+  if (agent.status === "running")
+    return agent.detail.phase.toLowerCase() === "converging" ? "stopping" : "working";
   if (agent.problem) return "offline";
   return agent.parked ? "parked" : "idle";
 }

@@ -12,7 +12,10 @@ export function clock(iso) {
 }
 
 export function exact(iso) {
-  return new Date(iso).toLocaleString(LOCALE[language()], { dateStyle: "medium", timeStyle: "medium" });
+  return new Date(iso).toLocaleString(LOCALE[language()], {
+    dateStyle: "medium",
+    timeStyle: "medium",
+  });
 }
 
 export function span(seconds) {
