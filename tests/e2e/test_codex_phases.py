@@ -127,7 +127,7 @@ async def test_gone_again_while_it_comes_back_nothing_is_claimed_or_lost(
     """
     Killed: that start has failed, and the urgent with it; it may be marked again.
 
-    Hung: a Stop ends that start before its deadline, and no urgent is parked by it.
+    Hung: a Stop ends that start before its deadline, and what waited waits for a resume.
     """
     await coder.says()
     message = await coder.agent.send(QUESTION)
@@ -148,6 +148,9 @@ async def test_gone_again_while_it_comes_back_nothing_is_claimed_or_lost(
     else:
         await coder.agent.until(lambda v: v["currentRun"]["id"] != run)
         await coder.agent.stop()
+        assert (await coder.agent.idle())["parked"]
+        assert (await coder.product.delivery(urgent))["state"] == "queued"
+        await coder.agent.resume()
     await coder.product.surfaced(urgent)
     view = await coder.agent.idle()
     assert not again.is_running()

@@ -45,7 +45,7 @@ async def test_a_session_that_another_process_has_is_waited_for_and_not_replaced
     await coder.product.surfaced(note)
     await coder.agent.idle()
     assert coder.home.calls.count("thread/start") == 1
-    assert "".join(coder.read) == "remember me. and then? "
+    assert "".join(coder.read) == "remember me. and then? now! "
 
 
 @pytest.mark.req("R44", "R56")

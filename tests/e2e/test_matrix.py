@@ -17,7 +17,7 @@ import trio
 from tests.kit.lineup import EACH, Entrant
 from tests.kit.product import of_kind, open_patient_up, person_at
 from tests.kit.product_agent import Live, until
-from tests.kit.scene import CUT, DEAF, HIDING, Scene
+from tests.kit.scene import CUT, DEAF, HIDING, STUBBORN, Scene
 from tests.kit.seat import Seat
 from tests.kit.service import run_command
 
@@ -56,9 +56,8 @@ async def product(seat: Seat) -> AsyncGenerator[Product]:
 async def scene(seat: Seat, product: Product) -> AsyncGenerator[Scene]:
     """Give the agent, idle, and somebody who watches it; bounds the test."""
     async with bounded(), seat.taken(product) as it, product.live() as live:
-        yield (scene := await begun(it, live, seat))
-        if not scene.over:
-            print(await scene.tale())  # shown with the failure
+        async with beginning(it, live, seat) as scene:
+            yield scene
         if not scene.over or seat.deaths >= MOST_DEATHS:
             await seat.leave(it)
 
@@ -69,10 +68,16 @@ async def bounded() -> AsyncGenerator[None]:
         yield
 
 
-async def begun(it: Any, live: Live, seat: Seat) -> Scene:
+@asynccontextmanager
+async def beginning(it: Any, live: Live, seat: Seat) -> AsyncGenerator[Scene]:
+    """Begin a scene; what the journal has of it is shown with its failure."""
     scene = Scene(it, live, seat, (await it.agent.view())["capabilities"])
     await scene.begins()
-    return scene
+    try:
+        yield scene
+    finally:
+        if not scene.over and seat.up.alive():
+            print(await scene.tale())
 
 
 @pytest.mark.req("R11", "R27", "R29", "R30", "R32", "R35", "R39", "R44", "R58", "R59")
@@ -369,8 +374,11 @@ async def test_deaf_to_the_interrupt_it_is_ended_and_resumed_and_reads_the_messa
 async def test_the_product_is_killed_with_an_urgent_pending_and_it_is_read_once(
     seat: Seat, product: Product
 ) -> None:
-    async with bounded(), seat.taken(product) as it:
-        scene = await begun(it, Live(), seat)
+    async with (
+        bounded(),
+        seat.taken(product) as it,
+        beginning(it, Live(), seat) as scene,
+    ):
         await scene.speaks()
         it.runtime().suspend()
         urgent = await scene.urge("after all")
@@ -381,9 +389,8 @@ async def test_the_product_is_killed_with_an_urgent_pending_and_it_is_read_once(
         lines = await scene.agent.lines(urgent)
         assert (lines[0], lines[-1]) == ("requested", "started")
         assert len(lines) == len(set(lines))
-        await scene.ends(
-            *scene.messages, ways=["aborted", "interrupted", "completed"], killed=True
-        )
+        ways = ["aborted", "interrupted", "completed"]
+        await scene.ends(*scene.messages, ways=ways, killed=True)
 
 
 @pytest.mark.req("R51", "R53")
@@ -392,9 +399,12 @@ async def test_nothing_is_left_after_the_end_of_the_service(
     seat: Seat, product: Product
 ) -> None:
     """No process, no socket, no temporary file, and nothing of what was ever cut."""
-    async with bounded(), seat.taken(product) as it:
-        scene = await begun(it, Live(), seat)
-        await scene.runs(DEAF)
+    async with (
+        bounded(),
+        seat.taken(product) as it,
+        beginning(it, Live(), seat) as scene,
+    ):
+        await scene.runs(STUBBORN)
         seat.agent = None
         done = await trio.to_thread.run_sync(run_command, seat.up.state, "down")
         left = [p.cmdline() for p in it.processes()]

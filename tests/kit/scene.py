@@ -36,6 +36,7 @@ DEAF = (
     "trap '' TERM INT HUP; (env -i PATH=\"$PATH\" setsid {sleep} >/dev/null 2>&1 &); "
     "touch {begun}; {sleep}; touch {late}"
 )
+STUBBORN = f"trap '' TERM INT HUP; {HIDING}"
 LATE = 6  # seconds of a tool that leaves a file at its end
 
 
@@ -110,7 +111,7 @@ class Scene:
         script = do({"stream": 3000 + next(self.seat.numbers), "ms": 20})
         message = await self._send(script)
         with trio.fail_after(self.it.patience):
-            await self.it.model.wait_until_told(script)
+            await self.it.remembered(script)
             run = (await self.agent.running())["currentRun"]["id"]
             while self.live.open and not self.live.progress(self.agent, run):  # noqa: ASYNC110
                 await trio.sleep(0.002)

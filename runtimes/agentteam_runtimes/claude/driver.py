@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,43 +80,60 @@ class ClaudeDriver:
     async def open(
         self, spec: SessionSpec, resume: str | None, emit: Emit
     ) -> AsyncGenerator[Runtime, None]:
-        failure: RuntimeFailure | None = None
         adoption = Adoption.of(spec)
         resume = resume or adoption.due
-        opening = _Opening(spec, resume or str(uuid.uuid4()), resume is not None, emit)
+        name = resume or str(uuid.uuid4())
+        opening = _Opening(spec, name, resume is not None, emit)
         await opening.look_back()
-        with scratch(opening.scratch):
-            async with (
-                open_incarnation(
-                    opening.command(),
-                    cwd=spec.workdir,
-                    env=opening.env,
-                    on_lines=opening.dialogue.feed,
-                    on_overlong=opening.overlong,
-                    on_exit=opening.exited,
-                ) as incarnation,
-                trio.open_nursery() as nursery,
-            ):
-                session = opening.begin(incarnation, nursery)
+        async with AsyncExitStack() as stack:
+            try:
+                session = await stack.enter_async_context(_begun(opening))
+            except _RowUnknown:
+                opening = _Opening(spec, name, resume is not None, emit)
+                session = await stack.enter_async_context(_begun(opening))
+            if resume is not None:
+                adoption.done(resume)
+                emit([SessionNamed(resume)])
+            yield session
+
+
+class _RowUnknown(RuntimeFailure):
+    """It does not know the row that it is to resume at: it drops some when it reads."""
+
+
+@asynccontextmanager
+async def _begun(opening: _Opening) -> AsyncGenerator[ClaudeSession, None]:
+    """Start its process and shake hands; the process is ended at the end."""
+    failure: RuntimeFailure | None = None
+    with scratch(opening.scratch):
+        async with (
+            open_incarnation(
+                opening.command(),
+                cwd=opening.spec.workdir,
+                env=opening.env,
+                on_lines=opening.dialogue.feed,
+                on_overlong=opening.overlong,
+                on_exit=opening.exited,
+            ) as incarnation,
+            trio.open_nursery() as nursery,
+        ):
+            session = opening.begin(incarnation, nursery)
+            try:
+                await _shake_hands(session)
+                opening.ready = True
+            except RuntimeExited as error:
+                failure = await _why_ended(incarnation, session, error)
+            except RuntimeFailure as error:
+                # Raised below, where the nursery does not make a group of it.
+                failure = error
+            else:
                 try:
-                    await _shake_hands(session)
-                    opening.ready = True
-                    if resume is not None:
-                        adoption.done(resume)
-                        emit([SessionNamed(resume)])
-                except RuntimeExited as error:
-                    failure = await _why_ended(incarnation, session, error)
-                except RuntimeFailure as error:
-                    # Raised below, where the nursery does not make a group of it.
-                    failure = error
-                else:
-                    try:
-                        yield session
-                    finally:
-                        await _stop(incarnation)
-                nursery.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+                    yield session
+                finally:
+                    await _stop(incarnation)
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 @define(eq=False)
@@ -225,6 +242,8 @@ async def _why_ended(
 ) -> RuntimeFailure:
     """Tell whether it ended since it does not know its session."""
     said = await last_words(incarnation, known)
+    if wire.NO_ROW in said.stderr_tail:
+        return _RowUnknown()
     if wire.NO_SESSION in said.stderr_tail or session.no_session:
         return ResumeRefused(session.no_session or said.stderr_tail)
     return said

@@ -119,6 +119,8 @@ class _ForkServer:
         if not data:
             for pid in self.children:
                 os.kill(pid, signal.SIGKILL)
+            for pid in self.children:
+                os.waitpid(pid, 0)  # not every machine's first process does it for us
             return False
         order = json.loads(data)
         pid = os.fork()

@@ -209,8 +209,15 @@ def _clear(w: Work) -> None:
 
 
 def resumed(w: Work, e: ev.ResumeRequested) -> None:
-    """Un-park; a session that could not start tries again (t40)."""
-    if w.phase in (Phase.idle, Phase.offline):
+    """
+    Un-park; a session that could not start tries again (t40).
+
+    One that comes back between turns runs what waits as soon as it is there.
+    """
+    coming = w.phase in (Phase.starting, Phase.recovering)
+    if coming and w.open_turn is None and w.live.closing is None:
+        w.park(0, urgent=0)
+    elif w.phase in (Phase.idle, Phase.offline):
         failed = w.ledger.problem is not None
         w.park(0, urgent=0)
         _go_on(w)

@@ -9,7 +9,9 @@ import trio
 from tests.kit.model_server import do
 
 from agentteam_protocol.errors import RuntimeMissing
+from agentteam_runtimes.claude import driver
 from agentteam_runtimes.claude.driver import ClaudeDriver
+from agentteam_runtimes.claude.record import Tail
 from agentteam_runtimes.claude.turns import NAMED, REPEATED
 from agentteam_runtimes.driver import (
     EvidenceLevel,
@@ -175,6 +177,29 @@ async def test_killed_session_is_resumed_with_what_it_had_read(
     assert history[queued.id] is ItemOutcome.dropped
     assert desk.model.requests[-1].user_texts[0] == "remember me"
     assert "only queued" not in desk.model.requests[-1].user_texts
+
+
+async def test_a_row_that_it_does_not_have_after_all_does_not_keep_it_from_coming_back(
+    desk: ClaudeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with trio.fail_after(60):
+        async with desk.open() as runtime:
+            await desk.ended(await desk.begin(runtime, desk.item("remember me")))
+            turn = await desk.begin(runtime, desk.item(do({"stream": 900, "ms": 20})))
+            await desk.seen.first(Output, lambda e: e.turn == turn)
+            queued = desk.item("only queued")
+            await runtime.steer(turn, queued)
+            assert runtime.containment is not None
+            await runtime.containment.kill()
+            await desk.seen.first(Exited)
+        row = Tail("0b9526d0-0000-4000-8000-000000000000", (queued.key,))
+        monkeypatch.setattr(driver, "find_tail", lambda *_: row)
+        async with desk.open(resume=desk.session) as runtime:
+            history = await runtime.history({queued.key: queued.id})
+            await desk.ended(await desk.begin(runtime, desk.item("go on")))
+    assert history[queued.id] is ItemOutcome.dropped
+    texts = desk.model.requests[-1].user_texts
+    assert (texts[0], texts[-1]) == ("remember me", "go on")
 
 
 async def test_unknown_session_is_refused_as_such(desk: ClaudeDesk) -> None:

@@ -284,7 +284,10 @@ async def test_a_failing_model_fails_the_turn_and_one_that_is_retried_can_be_cut
             await runtime.server.post(wire.DISPOSE_INSTANCE)
             lost = await desk.ended(turn)
             after = await desk.whole_turn(runtime, "and again")
-    assert (failed.status, failed.detail) == (TurnStatus.failed, "scripted failure")
+    assert (failed.status, failed.detail) == (
+        TurnStatus.failed,
+        "scripted failure (HTTP 401)",
+    )
     assert cut.status is TurnStatus.interrupted
     assert done.status is TurnStatus.completed
     assert lost.status in (TurnStatus.interrupted, TurnStatus.failed)

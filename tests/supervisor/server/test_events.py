@@ -163,7 +163,8 @@ async def test_events_are_the_objects_of_the_interface(server: RunningServer) ->
         assert (event.kind, event.data) == ("message", message)
         urgent = await server.urgent(message["id"])
         event = await events.next()
-        assert (event.kind, event.data) == ("delivery", urgent)
+        assert event.kind == "delivery"
+        assert {**event.data, "made": True, "readBefore": None} == urgent
         frame = await daemon.deliver()
         await daemon.surface(frame)
         event = await events.next()

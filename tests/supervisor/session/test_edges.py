@@ -33,7 +33,7 @@ from tests.kit.situations import (
 
 from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome
-from agentteam_protocol.control import CutCause
+from agentteam_protocol.control import ControlResult, CutCause
 from agentteam_protocol.delivery import DeliveryState, Evidence, InterruptPolicy
 from agentteam_protocol.ids import DeliveryId, ItemId
 from agentteam_protocol.inbox import Lane
@@ -545,6 +545,22 @@ def test_a_process_that_will_not_start_or_end_is_killed_by_its_own_number() -> N
     (first,) = drive.wanted(fx.Kill)
     drive.pass_deadline("kill")
     assert {e.inc for e in drive.wanted(fx.Kill)} == {first.inc}
+
+
+@pytest.mark.inv(35)
+def test_a_resume_while_it_comes_back_runs_what_a_stop_has_parked() -> None:
+    drive = idle()
+    drive.deliver(ordinary("x", 1))
+    drive.answer_all()
+    drive.send(followup("y"))
+    drive.stop()
+    drive.die()
+    assert (drive.phase, drive.session.ledger.turn) == (Phase.recovering, None)
+    assert drive.session.ledger.parked
+    drive.feed(ev.ResumeRequested(1))
+    assert drive.replies[1][0].value is ControlResult.resumed
+    drive.settle()
+    assert not drive.session.ledger.parked
 
 
 def test_a_lost_lease_during_a_start_kills_what_starts() -> None:
