@@ -147,7 +147,10 @@ async def _all_gone(processes: list[psutil.Process]) -> bool:
 
 
 def _is_warden(process: psutil.Process) -> bool:
-    return any("agentteam_runtimes.warden" in word for word in process.cmdline())
+    try:
+        return any("agentteam_runtimes.warden" in word for word in process.cmdline())
+    except psutil.ZombieProcess:
+        return False  # of another row, and not yet reaped
 
 
 async def _many(count: int) -> Line:
