@@ -284,6 +284,19 @@ class RunNotice:
 
 
 @frozen
+class InputForgotten:
+    """
+    The runtime's history lacks what its model had read: a kill came before it was kept.
+
+    `text` is all that the model read of it; the next input tells it again.
+    """
+
+    item: ItemId
+    text: str
+    delivery: DeliveryId | None = None
+
+
+@frozen
 class SendDecided:
     """What became of a visible send; `seq` when it was forwarded."""
 
@@ -335,6 +348,7 @@ JournalEvent = (
     | RunParked
     | RunProblem
     | RunNotice
+    | InputForgotten
     | SendDecided
     | SessionClosed
     | EpochBegun
@@ -366,6 +380,7 @@ KINDS: Mapping[type, str] = {
     RunParked: "run/parked",
     RunProblem: "run/problem",
     RunNotice: "run/notice",
+    InputForgotten: "delivery/forgotten",
     SendDecided: "send/decided",
     SessionClosed: "run/closed",
     EpochBegun: "run/epoch",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
 from tests.kit.claude_home import ALL, ClaudeHome, make_claude_home
 from tests.kit.claude_model import MessagesModel, open_messages_model
-from tests.kit.product_agent import until
 from tests.kit.real_agent import RealAgent
 
 if TYPE_CHECKING:
@@ -31,16 +29,6 @@ class ClaudeCoder(RealAgent[ClaudeHome, MessagesModel]):
     def read(self) -> list[str]:
         """All that the model has been told by people, in order, as it stands now."""
         return self.model.requests[-1].user_texts if self.model.requests else []
-
-    async def remembered(self, body: str) -> None:
-        """Claude writes its record some 100 ms late: a kill before that forgets it."""
-        await self.model.wait_until_told(body)
-        written = json.dumps(body)[1:-1]
-
-        async def look() -> bool:
-            return any(written in path.read_text() for path in self.home.records)
-
-        await until(look, bool)
 
 
 @asynccontextmanager

@@ -102,10 +102,6 @@ class RealAgent(Generic[H, M]):
         assert found["evidence"], found
         return found
 
-    async def remembered(self, body: str) -> None:
-        """Wait until it would know of this after a kill; here the model knows of it."""
-        await self.model.wait_until_told(body)
-
     async def idle(self) -> Any:
         return await self.agent.idle(self.patience)
 

@@ -111,7 +111,7 @@ class Scene:
         script = do({"stream": 3000 + next(self.seat.numbers), "ms": 20})
         message = await self._send(script)
         with trio.fail_after(self.it.patience):
-            await self.it.remembered(script)
+            await self.it.model.wait_until_told(script)
             run = (await self.agent.running())["currentRun"]["id"]
             while self.live.open and not self.live.progress(self.agent, run):  # noqa: ASYNC110
                 await trio.sleep(0.002)

@@ -110,7 +110,13 @@ def _user_message(ledger: Ledger, e: j.UserMessage) -> Ledger:
     view = ledger.deliveries.get(e.delivery) if e.delivery else None
     flight = ledger.in_flight.get(e.item)
     item = view.item if view is not None else flight.item if flight else None
-    if item is None or item.target is None or _by_agent(item):
+    if item is None:
+        return ledger
+    if view is not None:
+        item = evolve(item, attempt=view.attempt)
+    before = ledger.just_read if ledger.turn is not None and ledger.turn.read else ()
+    ledger = _in_turn(changed(ledger, just_read=(*before, item)), read=True)
+    if item.target is None or _by_agent(item):
         return ledger
     return _in_turn(ledger, target=item.target)
 
@@ -137,8 +143,14 @@ def _tool_result(ledger: Ledger, e: j.ToolResult) -> Ledger:
     return _in_turn(ledger, calls=calls)
 
 
-def _turn_end(ledger: Ledger, _: j.TurnEnd) -> Ledger:
-    return changed(ledger, turn=None)
+def _turn_end(ledger: Ledger, e: j.TurnEnd) -> Ledger:
+    done = e.outcome is j.TurnOutcome.completed
+    return changed(ledger, turn=None, just_read=() if done else ledger.just_read)
+
+
+def _forgotten(ledger: Ledger, e: j.InputForgotten) -> Ledger:
+    rest = tuple(item for item in ledger.just_read if item.id != e.item)
+    return changed(ledger, just_read=rest)
 
 
 def _interrupt_requested(ledger: Ledger, e: j.InterruptRequested) -> Ledger:
@@ -285,6 +297,7 @@ _RULES: dict[type, Callable[[Ledger, Any], Ledger]] = {
     j.RunParked: _parked,
     j.RunProblem: _problem,
     j.RunNotice: _same,
+    j.InputForgotten: _forgotten,
     j.SendDecided: _send,
     j.SessionClosed: _closed,
     j.EpochBegun: _epoch,

@@ -28,6 +28,7 @@ from agentteam_supervisor.session.settle import (
     resolve_doubts,
     settle,
     settle_rest,
+    tell_forgotten,
 )
 from agentteam_supervisor.session.state import Phase, Stage
 from agentteam_supervisor.session.turns import (
@@ -71,6 +72,7 @@ def ready(w: Work, e: ev.RuntimeReady) -> None:
     elif w.live.named is not None:
         name_session(w, w.live.named)
     resolve_doubts(w, e.settled)
+    tell_forgotten(w, e.settled)
     settle(w, e.settled, fault=False)
     settle_rest(w, open_items(w))
     w.set(steering={}, lost=None)

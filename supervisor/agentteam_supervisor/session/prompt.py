@@ -10,6 +10,7 @@ from agentteam_protocol.delivery import DeliveryState
 from agentteam_protocol.ids import ItemId
 from agentteam_protocol.journal import (
     DeliveryChanged,
+    InputForgotten,
     RunSession,
     SendDecided,
     StepStart,
@@ -34,6 +35,7 @@ DRAFT_HELD = (
     "[note: your last answer was not published, newer messages had arrived;"
     " read them, then answer again if it still holds]"
 )
+FORGOTTEN = "[note: your last run was killed before this message of it was kept:]"
 _QUOTED = 80
 
 
@@ -69,6 +71,8 @@ class Notes:
                 return self._told()
             case RunSession(lost=True):
                 return self.owing(HISTORY_LOST)
+            case InputForgotten(text=text):
+                return self.owing(f"{FORGOTTEN}\n{text}\n[end of note]")
             case SendDecided(verdict="forwarded", auto_reply=False):
                 return evolve(self, sends=(*self.sends, _sent(event)))
             case SendDecided(verdict="held", auto_reply=True):
@@ -95,6 +99,7 @@ _NOTED = frozenset(
         StepStart,
         UserMessage,
         DeliveryChanged,
+        InputForgotten,
         RunSession,
         SendDecided,
         TurnEnd,
@@ -115,12 +120,13 @@ def compose(items: Sequence[Item], notes: Sequence[str] = ()) -> tuple[InputItem
     A direct target gives the body byte for byte (R10), a group one header line above.
     """
     return tuple(
-        InputItem(item.id, item.key, _text(item, () if number else notes))
+        InputItem(item.id, item.key, text_of(item, () if number else notes))
         for number, item in enumerate(items)
     )
 
 
-def _text(item: Item, notes: Sequence[str]) -> str:
+def text_of(item: Item, notes: Sequence[str] = ()) -> str:
+    """Write what the model reads of an entry, below these notes."""
     return "\n".join([*notes, *_header(item), item.body])
 
 

@@ -17,6 +17,7 @@ from agentteam_protocol.delivery import DeliveryState, Diagnostic, Evidence
 from agentteam_runtimes.driver import ItemOutcome
 from agentteam_supervisor.session.faults import RESUME
 from agentteam_supervisor.session.pending import copies, waiting
+from agentteam_supervisor.session.prompt import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +93,26 @@ def resolve_doubts(w: Work, outcomes: Mapping[ItemId, ItemOutcome]) -> None:
                 w.change(item, DeliveryState.failed, _NOT_READ)
             case _:
                 pass
+
+
+def tell_forgotten(w: Work, outcomes: Mapping[ItemId, ItemOutcome]) -> None:
+    """
+    Have the next input repeat what a killed process had not yet recorded.
+
+    Its delivery stays surfaced, for the model did read it; the agent of today has not.
+    """
+    for item in w.ledger.just_read:
+        if outcomes.get(item.id) is ItemOutcome.dropped:
+            w.record(
+                j.InputForgotten(item.id, text_of(item), item.delivery),
+                j.RunNotice(_FORGOTTEN, detail=item.delivery or item.id),
+            )
+
+
+_FORGOTTEN = (
+    "the runtime was killed before it had recorded a message that the agent had read:"
+    " the agent is told it again with its next input"
+)
 
 
 def _give_up(w: Work, item: Item) -> None:

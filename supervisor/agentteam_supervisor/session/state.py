@@ -82,6 +82,7 @@ class OpenTurn:
     calls: tuple[str, ...] = ()  # tool calls without a result yet
     # Open asks, each with the tool call that it gates.
     asks: Mapping[ApprovalId, str | None] = field(factory=dict[ApprovalId, str | None])
+    read: bool = False  # something of it
     withheld: frozenset[str] = frozenset()  # calls that were never allowed to start
     allowed: frozenset[str] = frozenset()  # calls that an answer let start
     cause: CutCause | None = None  # the first cut's, once it was requested
@@ -143,6 +144,9 @@ class Ledger:
     problem: Diagnostic | None = None
     failed: Unfinished | None = None  # by an error, which is that problem
     closed: bool = False
+    # What the last turn that read something read, until one completes: a kill may come
+    # before the runtime has recorded it.
+    just_read: tuple[Item, ...] = ()
     notes: Notes = field(factory=Notes)
 
     @property

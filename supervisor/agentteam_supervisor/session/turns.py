@@ -110,7 +110,7 @@ def start(
     if w.ledger.runnable and w.open_turn is None:
         open_turn(w)
     in_flight = tuple(f.item for f in w.ledger.in_flight.values())
-    unsettled = in_flight + doubted(w)
+    unsettled = in_flight + doubted(w) + w.ledger.just_read
     inc = w.ledger.inc + 1
     w.do(fx.OpenRuntime(inc, w.ledger.resume, unsettled, paced, why))
 

@@ -34,10 +34,11 @@ from agentteam_protocol import journal as j
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.control import ControlResult
 from agentteam_protocol.delivery import DeliveryState
-from agentteam_protocol.ids import RunId, TargetId
+from agentteam_protocol.ids import ItemId, RunId, TargetId
 from agentteam_protocol.inbox import Lane
 from agentteam_runtimes import driver as d
 from agentteam_supervisor.session import effects as fx, events as ev
+from agentteam_supervisor.session.prompt import FORGOTTEN
 from agentteam_supervisor.session.state import Fence, Phase
 from agentteam_supervisor.session.words import HELD, REJECTED
 
@@ -344,7 +345,7 @@ def test_t27_a_process_that_died_ends_the_turn_with_an_error_and_recovers() -> N
     assert drive.session.ledger.gen == gen.next()
     (order,) = drive.wanted(fx.OpenRuntime)
     assert order.paced
-    assert [i.id for i in order.unsettled] == ["dlv_x"]
+    assert [i.id for i in order.unsettled] == ["dlv_x", "first"]
     drive.settle()
     assert state_of(drive, "dlv_x") is DeliveryState.surfaced
 
@@ -475,3 +476,33 @@ def test_t30_a_read_that_comes_back_to_a_cut_run_surfaces_nothing() -> None:
     drive.feed(ev.HistoryRead(call, gen, TargetId("tgt_a"), (1,), "text"))
     assert frontier(drive) == 0
     assert [e.text for e in drive.wanted(fx.ToolReply)] == [HELD]
+
+
+@pytest.mark.req("R44")
+@pytest.mark.inv(13)
+def test_t27_what_was_read_and_not_recorded_is_told_again_with_the_next_input() -> None:
+    """A kill may come before the runtime has written down what its model just read."""
+    drive = idle()
+    drive.deliver(ordinary("x", 1))
+    drive.answer_all()
+    drive.surface(ItemId("dlv_x"))
+    drive.die()
+    drive.deliver(ordinary("y", 2))
+    drive.answer_all()  # the history of the new process has nothing of it
+    assert state_of(drive, "dlv_x") is DeliveryState.surfaced
+    assert len(drive.records(j.InputForgotten)) == 1
+    note = f"{FORGOTTEN}\nread\n[end of note]"
+    assert drive.session.ledger.notes.given == (note,)
+    drive.surface(ItemId("dlv_y"))
+    assert not drive.session.ledger.notes.due
+    assert [i.id for i in drive.session.ledger.just_read] == ["dlv_y"]
+
+
+@pytest.mark.req("R44")
+def test_t27_what_the_history_has_is_not_told_again() -> None:
+    drive = running()
+    drive.die()
+    drive.deliver(ordinary("y", 2))
+    drive.answer_all(Manner(outcome=d.ItemOutcome.surfaced))
+    assert drive.records(j.InputForgotten) == []
+    assert drive.session.ledger.notes.due == ()
