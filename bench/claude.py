@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING
 import orjson
 import trio
 from tests.kit.claude_home import ClaudeHome, make_claude_home
-from tests.kit.claude_model import MessagesModel, open_messages_model
-from tests.kit.model_server import do
 from tests.kit.parts import PARTS, find_part
 from tests.kit.product import open_product
 
 from agentteam_runtimes.claude import command, wire
 from agentteam_runtimes.driver import Options
+from agentteam_supervisor.chaos.models.messages import (
+    MessagesModel,
+    open_messages_model,
+)
+from agentteam_supervisor.chaos.models.responses import do
 from bench.measure import Bounds, Goal, Line, Scale, Taken, compare, spread
 from bench.raw import RawChild
 from bench.table import say

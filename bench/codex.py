@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import frozen
 from tests.kit.codex_home import CodexHome, make_codex_home
-from tests.kit.model_server import ModelServer, do, open_model_server
 from tests.kit.parts import find_part
 from tests.kit.product import open_product
 
 from agentteam_runtimes.codex import wire
+from agentteam_supervisor.chaos.models.responses import (
+    ModelServer,
+    do,
+    open_model_server,
+)
 from bench.measure import Bounds, Goal, Line, Scale, Taken, compare, spread
 from bench.raw import RawChild
 from bench.table import say

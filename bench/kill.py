@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import trio
 from tests.kit.codex_home import CodexHome, make_codex_home
-from tests.kit.model_server import do, open_model_server
 from tests.kit.parts import find_part
 
 from agentteam_runtimes.codex import wire
 from agentteam_runtimes.codex.driver import CodexDriver
 from agentteam_runtimes.driver import Options
+from agentteam_supervisor.chaos.models.responses import do, open_model_server
 from agentteam_supervisor.session.deadlines import Limits
 from bench.codex import MOMENTS, RawCodex
 from bench.measure import Bounds, Goal, Line, Scale, Taken, compare

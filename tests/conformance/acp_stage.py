@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from attrs import define
 from tests.conformance.opencode_stage import OpenCodeStage
 from tests.kit.acp_home import AcpHome
-from tests.kit.chat_model import open_chat_model
 from tests.kit.opencode_home import make_opencode_home
 
 from agentteam_runtimes.driver import Options
+from agentteam_supervisor.chaos.models.chat import open_chat_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

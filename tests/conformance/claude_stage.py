@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from tests.kit.claude_home import ClaudeHome, make_claude_home
-from tests.kit.claude_model import MessagesModel, open_messages_model
-from tests.kit.model_server import do
 
 from agentteam_runtimes.conformance.stage import Stage
 from agentteam_runtimes.driver import Options
+from agentteam_supervisor.chaos.models.messages import (
+    MessagesModel,
+    open_messages_model,
+)
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from tests.kit.codex_home import CodexHome, make_codex_home
-from tests.kit.model_server import ModelServer, do, open_model_server
 
 from agentteam_runtimes.conformance.stage import Stage
 from agentteam_runtimes.driver import Options
+from agentteam_supervisor.chaos.models.responses import (
+    ModelServer,
+    do,
+    open_model_server,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
-from tests.kit.chat_model import ChatModel, open_chat_model
-from tests.kit.model_server import do
 from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
 
 from agentteam_runtimes.conformance.stage import Stage
 from agentteam_runtimes.driver import Options
 from agentteam_runtimes.opencode import managed
+from agentteam_supervisor.chaos.models.chat import ChatModel, open_chat_model
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

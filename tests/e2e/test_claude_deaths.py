@@ -8,7 +8,8 @@ import pytest
 import trio
 from tests.kit.claude_coder import ClaudeCoder, open_claude_coder
 from tests.kit.claude_home import DEAF, REFUSING, VERSIONS
-from tests.kit.model_server import do
+
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.product import Product

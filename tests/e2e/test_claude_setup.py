@@ -9,9 +9,10 @@ import trio
 from tests.kit.claude_coder import ClaudeCoder, open_claude_coder
 from tests.kit.claude_desk import ClaudeDesk
 from tests.kit.claude_home import VERSIONS
-from tests.kit.model_server import do
 from tests.kit.product_agent import until
 from tests.kit.service import open_service, run_command
+
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from pathlib import Path

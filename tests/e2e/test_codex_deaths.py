@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.kit.model_server import do
 from tests.kit.product import of_kind
 from tests.kit.product_agent import until
 from tests.kit.real_agent import STREAM
+
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder

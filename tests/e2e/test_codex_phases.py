@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 from tests.kit.coder import ASKS, open_coder
-from tests.kit.model_server import do
 from tests.kit.product_agent import until
+
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

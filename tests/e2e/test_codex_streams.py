@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.model_server import do
 from tests.kit.product import of_kind
+
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.model_server import Step, do
 from tests.kit.product import of_kind
+
+from agentteam_supervisor.chaos.models.responses import Step, do
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from tests.kit.model_server import do
+
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.coder import Coder

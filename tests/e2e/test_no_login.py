@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from attrs import define
-from tests.kit.chat_model import open_chat_model
 from tests.kit.claude_home import make_claude_home
-from tests.kit.claude_model import open_messages_model
 from tests.kit.codex_home import make_codex_home
-from tests.kit.model_server import ModelServer, open_model_server
 from tests.kit.opencode_home import make_opencode_home
 from tests.kit.product import Product
 from tests.kit.product_agent import Agent, until
+
+from agentteam_supervisor.chaos.models.chat import open_chat_model
+from agentteam_supervisor.chaos.models.messages import open_messages_model
+from agentteam_supervisor.chaos.models.responses import ModelServer, open_model_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

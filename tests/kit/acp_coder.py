@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from attrs import define
 from tests.kit.acp_home import AcpHome
-from tests.kit.chat_model import ChatModel
 from tests.kit.opencoder import PATIENCE
 from tests.kit.real_agent import RealAgent
+
+from agentteam_supervisor.chaos.models.chat import ChatModel
 
 
 @define(eq=False)

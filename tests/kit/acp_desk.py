@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 from tests.kit.acp_home import AcpHome, make_acp_home
-from tests.kit.chat_model import ChatModel, open_chat_model
 from tests.kit.desk import Desk
 
 from agentteam_runtimes.acp.driver import AcpDriver
+from agentteam_supervisor.chaos.models.chat import ChatModel, open_chat_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

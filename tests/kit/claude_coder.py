@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 from tests.kit.claude_home import ALL, ClaudeHome, make_claude_home
-from tests.kit.claude_model import MessagesModel, open_messages_model
 from tests.kit.real_agent import RealAgent
+
+from agentteam_supervisor.chaos.models.messages import (
+    MessagesModel,
+    open_messages_model,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

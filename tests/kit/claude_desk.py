@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 from tests.kit.claude_home import ClaudeHome, make_claude_home
-from tests.kit.claude_model import MessagesModel, open_messages_model
 from tests.kit.desk import Desk
 
 from agentteam_runtimes.claude.driver import ClaudeDriver
 from agentteam_runtimes.driver import Batch, InputItem, Runtime, TurnRef
+from agentteam_supervisor.chaos.models.messages import (
+    MessagesModel,
+    open_messages_model,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 from tests.kit.codex_home import CodexHome, make_codex_home
-from tests.kit.model_server import ModelServer, open_model_server
 from tests.kit.real_agent import STREAM, RealAgent
+
+from agentteam_supervisor.chaos.models.responses import ModelServer, open_model_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

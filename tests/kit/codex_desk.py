@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from attrs import define
 from tests.kit.codex_home import CodexHome, make_codex_home
 from tests.kit.desk import Desk
-from tests.kit.model_server import ModelServer, open_model_server
 
 from agentteam_runtimes.codex.driver import CodexDriver
+from agentteam_supervisor.chaos.models.responses import ModelServer, open_model_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,14 +12,11 @@ from typing import Any
 from attrs import define, field, frozen
 from tests.kit.acp_desk import AcpDesk, open_acp_desk
 from tests.kit.acp_home import AcpHome
-from tests.kit.chat_model import ChatModel
 from tests.kit.claude_desk import ClaudeDesk, open_claude_desk
 from tests.kit.claude_home import ClaudeHome
-from tests.kit.claude_model import MessagesModel
 from tests.kit.codex_desk import CodexDesk, open_codex_desk
 from tests.kit.codex_home import CodexHome
 from tests.kit.desk import Desk
-from tests.kit.model_server import ModelServer
 from tests.kit.opencode_desk import OpenCodeDesk, open_opencode_desk
 from tests.kit.opencode_home import OpenCodeHome
 from tests.kit.parts import find_part
@@ -27,6 +24,9 @@ from tests.kit.scenarios import SCENARIOS
 
 from agentteam_runtimes.driver import Options
 from agentteam_runtimes.plugins import find_plugins
+from agentteam_supervisor.chaos.models.chat import ChatModel
+from agentteam_supervisor.chaos.models.messages import MessagesModel
+from agentteam_supervisor.chaos.models.responses import ModelServer
 
 Entry = dict[str, Any]
 

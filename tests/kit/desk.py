@@ -7,7 +7,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from attrs import define, field
-from tests.kit.model_server import ModelServer
 from tests.kit.seen_events import WITHIN, SeenEvents
 
 from agentteam_protocol.ids import AgentId, ItemId
@@ -23,6 +22,7 @@ from agentteam_runtimes.driver import (
     TurnRef,
     TurnStarted,
 )
+from agentteam_supervisor.chaos.models.responses import ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -16,18 +16,20 @@ from typing import Any
 import pytest
 import trio
 from attrs import field, frozen
-from tests.kit import chat_model, claude_model, mcp_server, model_server
+from tests.kit import mcp_server
 from tests.kit.acp_coder import AcpCoder
 from tests.kit.acp_home import make_acp_home
 from tests.kit.claude_coder import ClaudeCoder
 from tests.kit.claude_home import make_claude_home
 from tests.kit.coder import ASKS, Coder
 from tests.kit.codex_home import make_codex_home
-from tests.kit.model_server import ModelServer
 from tests.kit.opencode_home import make_opencode_home
 from tests.kit.opencoder import OpenCoder
 from tests.kit.parts import find_part
 from tests.kit.service import run_command
+
+from agentteam_supervisor.chaos.models import chat, messages, responses
+from agentteam_supervisor.chaos.models.responses import ModelServer
 
 Options = dict[str, Any]
 
@@ -88,8 +90,8 @@ def _codex() -> Entrant:
         runtime="codex",
         part="codex",
         agent=Coder,
-        model=model_server.ModelServer,
-        serve=model_server.serve_connection,
+        model=responses.ModelServer,
+        serve=responses.serve_connection,
         home=make_codex_home,
         tool_server=_codex_server,
         asks=ASKS,
@@ -102,8 +104,8 @@ def _claude(part: str) -> Entrant:
         runtime="claude",
         part=part,
         agent=ClaudeCoder,
-        model=claude_model.MessagesModel,
-        serve=claude_model.serve_connection,
+        model=messages.MessagesModel,
+        serve=messages.serve_connection,
         home=lambda path, url: make_claude_home(path, url, part),
         tool_server=_claude_server,
     )
@@ -115,8 +117,8 @@ def _opencode(runtime: str, *install: str) -> Entrant:
         runtime=runtime,
         part="opencode",
         agent=OpenCoder,
-        model=chat_model.ChatModel,
-        serve=chat_model.serve_connection,
+        model=chat.ChatModel,
+        serve=chat.serve_connection,
         home=make_opencode_home,
         tool_server=_opencode_server,
         asks={"permission": {"bash": "ask"}},
@@ -130,8 +132,8 @@ def _acp() -> Entrant:
         runtime="acp",
         part="opencode",
         agent=AcpCoder,
-        model=chat_model.ChatModel,
-        serve=chat_model.serve_connection,
+        model=chat.ChatModel,
+        serve=chat.serve_connection,
         home=make_acp_home,
         tool_server=_opencode_server,
         asks={"permission": {"bash": "ask"}},

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from attrs import define
-from tests.kit.chat_model import ChatModel, open_chat_model
 from tests.kit.desk import Desk
 from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
 
 from agentteam_runtimes.opencode.driver import OpenCodeDriver
+from agentteam_supervisor.chaos.models.chat import ChatModel, open_chat_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
-from tests.kit.chat_model import ChatModel, open_chat_model
 from tests.kit.opencode_home import OpenCodeHome, make_opencode_home
 from tests.kit.real_agent import STREAM, RealAgent
+
+from agentteam_supervisor.chaos.models.chat import ChatModel, open_chat_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import psutil
 from attrs import define
-from tests.kit.model_server import ModelServer, do
 from tests.kit.product import Product
 from tests.kit.product_agent import TERMINAL, WITHIN, Agent, until
+
+from agentteam_supervisor.chaos.models.responses import ModelServer, do
 
 NO_RUNTIME = re.compile(r"$|/bin/sh |\S*python")
 

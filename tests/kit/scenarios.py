@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 from attrs import define, field
 from tests.kit.desk import Desk
-from tests.kit.model_server import do
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_runtimes.driver import (
@@ -25,6 +24,7 @@ from agentteam_runtimes.driver import (
     ToolStarted,
     TurnRef,
 )
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

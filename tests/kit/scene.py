@@ -17,11 +17,12 @@ import psutil
 import trio
 from attrs import define, field
 from tests.kit import mcp_server
-from tests.kit.model_server import do
 from tests.kit.product import of_kind
 from tests.kit.product_agent import TERMINAL, Agent, Live, until
 from tests.kit.real_agent import RealAgent
 from tests.kit.seat import Seat, kinds
+
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.model_server import do
 
 from agentteam_protocol.errors import RuntimeMissing
 from agentteam_runtimes.claude import driver
@@ -29,6 +28,7 @@ from agentteam_runtimes.driver import (
     TurnStarted,
     TurnStatus,
 )
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.claude_desk import ClaudeDesk

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.model_server import do
 from tests.kit.trees import eventually
 
 from agentteam_runtimes.driver import (
@@ -18,6 +17,7 @@ from agentteam_runtimes.driver import (
     TurnEnded,
     TurnStatus,
 )
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.claude_desk import ClaudeDesk

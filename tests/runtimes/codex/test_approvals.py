@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.model_server import do
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_runtimes.driver import (
@@ -15,6 +14,7 @@ from agentteam_runtimes.driver import (
     TurnEnded,
     TurnStatus,
 )
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.codex_desk import CodexDesk

@@ -8,7 +8,6 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from tests.kit.model_server import do
 
 from agentteam_runtimes.codex.session import CodexSession
 from agentteam_runtimes.codex.turns import Turns
@@ -26,6 +25,7 @@ from agentteam_runtimes.driver import (
     TurnStarted,
     TurnStatus,
 )
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.codex_desk import CodexDesk

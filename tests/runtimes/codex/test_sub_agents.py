@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.model_server import Step, do
 
 from agentteam_runtimes.driver import (
     Noticed,
@@ -17,6 +16,7 @@ from agentteam_runtimes.driver import (
     TurnEnded,
     TurnStatus,
 )
+from agentteam_supervisor.chaos.models.responses import Step, do
 
 if TYPE_CHECKING:
     from tests.kit.codex_desk import CodexDesk

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from tests.kit.model_server import do
 
 from agentteam_runtimes.driver import ReadCalled, SendCalled, TurnStatus
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from tests.kit.codex_desk import CodexDesk

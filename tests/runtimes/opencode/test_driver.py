@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import trio
-from tests.kit.model_server import do
 
 from agentteam_protocol.approval import ApprovalOutcome
 from agentteam_protocol.errors import RuntimeRefused
@@ -31,6 +30,7 @@ from agentteam_runtimes.driver import (
 from agentteam_runtimes.opencode import wire
 from agentteam_runtimes.opencode.driver import OpenCodeDriver
 from agentteam_runtimes.opencode.session import OpenCodeSession
+from agentteam_supervisor.chaos.models.responses import do
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 """
 A scripted model: the Responses API on loopback, as far as the real Codex needs it.
 
-The test says what the model does. A script is a list of steps, one per model response;
+Whoever talks to the runtime says what the model does. A script is a list of steps, one per model response;
 it travels in a user message, as `#do [step, ...]`, or is put under a phrase with
 `ModelServer.script`. Each request takes the next step of the newest script in its
 input. A script ends with its steps, or where Codex notes that the turn was aborted;
@@ -109,7 +109,7 @@ class ModelRequest:
 
 
 class ModelServer:
-    """What the test sees of the model: its address, its scripts, its requests."""
+    """What one sees of the model: its address, its scripts, its requests."""
 
     request_kind: type[ModelRequest] = ModelRequest
     interrupted = ABORTED  # how the runtime begins its note of an interrupt

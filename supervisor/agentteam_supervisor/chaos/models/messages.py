@@ -1,7 +1,7 @@
 """
 A scripted model: the Messages API on loopback, as far as the real Claude Code needs it.
 
-It plays the scripts of `model_server`, one step per response, and counts and records as
+It plays the scripts of `responses`, one step per response, and counts and records as
 that one does. A script ends with its steps, or where Claude notes that a person
 interrupted; from there on the model answers `Heard: TEXT`, TEXT being the last text of
 a person.
@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define
-from tests.kit.model_exchange import Exchange, serve_one
-from tests.kit.model_server import (
+
+from agentteam_supervisor.chaos.models.exchange import Exchange, serve_one
+from agentteam_supervisor.chaos.models.responses import (
     ModelRequest,
     ModelServer,
     Step,

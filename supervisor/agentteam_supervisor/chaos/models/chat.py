@@ -1,7 +1,7 @@
 """
 A scripted model: chat completions on loopback, as far as the real OpenCode needs them.
 
-It plays the scripts of `model_server`, one step per response, and counts and records as
+It plays the scripts of `responses`, one step per response, and counts and records as
 that one does. Only the last user message of a request is looked at for a script: where
 it has none left, the model answers `Heard: TEXT` with that message.
 
@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define
-from tests.kit.model_exchange import Exchange, serve_one
-from tests.kit.model_server import (
+
+from agentteam_supervisor.chaos.models.exchange import Exchange, serve_one
+from agentteam_supervisor.chaos.models.responses import (
     ModelRequest,
     ModelServer,
     Step,

@@ -1,0 +1,1 @@
+"""Scripted models on loopback, which real runtimes take for theirs."""
