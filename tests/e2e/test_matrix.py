@@ -77,7 +77,7 @@ async def beginning(it: Any, live: Live, seat: Seat) -> AsyncGenerator[Scene]:
         yield scene
     finally:
         if not scene.over and seat.up.alive():
-            print(await scene.tale())
+            print(await scene.tale(), it.trace(), it.told, sep="\n")
 
 
 @pytest.mark.req("R11", "R27", "R29", "R30", "R32", "R35", "R39", "R44", "R58", "R59")

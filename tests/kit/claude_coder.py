@@ -34,6 +34,12 @@ class ClaudeCoder(RealAgent[ClaudeHome, MessagesModel]):
         """All that the model has been told by people, in order, as it stands now."""
         return self.model.requests[-1].user_texts if self.model.requests else []
 
+    def trace(self) -> str:
+        rows = [
+            row for path in self.home.records for row in path.read_text().split("\n")
+        ]
+        return "\n".join(row[:600] for row in rows[-30:])
+
 
 @asynccontextmanager
 async def open_claude_coder(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from tests.kit.parts import PARTS, find_part
 
+from agentteam_supervisor.chaos.homes import claude_env
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -68,12 +70,7 @@ class ClaudeHome:
         return {
             "bin": str(self.path / "claude"),
             "home": str(self.path),
-            "env": {
-                "ANTHROPIC_API_KEY": "fake",
-                "ANTHROPIC_BASE_URL": self.base_url,
-                "CLAUDE_CODE_MAX_RETRIES": "0",
-                "PATH": "/usr/local/bin:/usr/bin:/bin",
-            },
+            "env": claude_env(self.base_url),
             "config": allowed if config is None else dict(config),
         }
 

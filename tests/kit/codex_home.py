@@ -9,28 +9,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from tests.kit.parts import PARTS, find_part
 
+from agentteam_supervisor.chaos.homes import codex_env, write_codex_home
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-CONFIG = """\
-model = "scripted"
-model_provider = "scripted"
-check_for_update_on_startup = false
-features.plugins = false
-
-[analytics]
-enabled = false
-
-[model_providers.scripted]
-name = "scripted"
-base_url = "{base_url}"
-wire_api = "responses"
-env_key = "SCRIPTED_MODEL_KEY"
-request_max_retries = 0
-stream_max_retries = 0
-supports_websockets = false
-"""
 
 # Becomes the real binary, with a pipe before it that keeps what an app-server is told,
 # before it is told: what it answers has been kept. On hold it is told nothing.
@@ -62,11 +45,10 @@ class CodexHome:
     def env(self) -> dict[str, str]:
         """A whole environment for running this Codex by hand."""
         return {
+            **codex_env(),
             "HOME": str(self.path),
             "CODEX_HOME": str(self.path / ".codex"),
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
-            "SCRIPTED_MODEL_KEY": "fake",
         }
 
     @property
@@ -107,7 +89,7 @@ class CodexHome:
         return {
             "bin": str(self.path / "codex"),
             "home": str(self.path),
-            "env": {"SCRIPTED_MODEL_KEY": "fake", "PATH": self.env["PATH"]},
+            "env": codex_env(),
             "config": open_sandbox | dict(config or {}),
         }
 
@@ -118,7 +100,7 @@ def make_codex_home(path: Path, base_url: str) -> CodexHome:
     if binary is None:
         raise FileNotFoundError(f"no codex: {PARTS['codex'].install}")
     home = CodexHome(path / "home", binary)
-    (home.path / ".codex").mkdir(parents=True)
+    write_codex_home(home.path, base_url)
     home.workdir.mkdir()
     program = home.path / "codex"
     program.write_text(
@@ -127,5 +109,4 @@ def make_codex_home(path: Path, base_url: str) -> CodexHome:
         )
     )
     program.chmod(0o755)
-    (home.path / ".codex" / "config.toml").write_text(CONFIG.format(base_url=base_url))
     return home

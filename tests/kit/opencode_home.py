@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from tests.kit.parts import PARTS, find_part
 
+from agentteam_supervisor.chaos.homes import opencode_config, write_opencode_home
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-# OpenCode installs this package into every config directory, unless it finds that done.
-PLUGIN = "@opencode-ai/plugin"
 
 
 @frozen
@@ -29,22 +27,7 @@ class OpenCodeHome:
         return self.path / "work"
 
     def config(self) -> dict[str, Any]:
-        model = {"name": "scripted", "tool_call": True}
-        model |= {"limit": {"context": 100_000, "output": 4_000}}
-        provider = {
-            "npm": "@ai-sdk/openai-compatible",  # comes with it
-            "name": "Scripted",
-            "options": {"baseURL": self.base_url, "apiKey": "fake"},
-            "models": {"scripted": model},
-        }
-        return {
-            "model": "scripted/scripted",
-            "small_model": "scripted/scripted",
-            "enabled_providers": ["scripted"],
-            "provider": {"scripted": provider},
-            # The tests of approvals ask for them.
-            "permission": {"bash": "allow", "edit": "allow"},
-        }
+        return opencode_config(self.base_url)
 
     def options(self, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Give the `options` of an agent, as in its HTTP body."""
@@ -63,10 +46,5 @@ def make_opencode_home(path: Path, base_url: str) -> OpenCodeHome:
         raise FileNotFoundError(f"no opencode: {PARTS['opencode'].install}")
     home = OpenCodeHome(path / "home", binary, base_url)
     home.workdir.mkdir(parents=True)
-    config = home.path / ".config" / "opencode"
-    (config / "node_modules").mkdir(parents=True)
-    wanted = {"dependencies": {PLUGIN: "*"}}
-    (config / "package.json").write_text(json.dumps(wanted))
-    locked = {"lockfileVersion": 3, "packages": {"": wanted}}
-    (config / "package-lock.json").write_text(json.dumps(locked))
+    write_opencode_home(home.path)
     return home

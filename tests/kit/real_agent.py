@@ -51,6 +51,10 @@ class RealAgent(Generic[H, M]):
         requests = self.model.requests
         return "\n".join(requests[-1].user_texts) if requests else ""
 
+    def trace(self) -> str:
+        """Show what the runtime itself has recorded, for somebody who looks at a failure."""
+        return ""
+
     def runtime(self) -> psutil.Process:
         """Find the runtime's own process, whatever stands before it."""
         return self.runtimes()[-1]

@@ -36,6 +36,7 @@ from agentteam_runtimes.driver import (
     Emit,
     EvidenceLevel,
     Interrupt,
+    Noticed,
     Options,
     ResumeRefused,
     Runtime,
@@ -88,7 +89,10 @@ class ClaudeDriver:
         async with AsyncExitStack() as stack:
             try:
                 session = await stack.enter_async_context(_begun(opening))
-            except _RowUnknown:
+            except _RowUnknown as unknown:
+                emit(
+                    [Noticed("claude does not know a row of its record", str(unknown))]
+                )
                 opening = _Opening(spec, name, resume is not None, emit)
                 session = await stack.enter_async_context(_begun(opening))
             if resume is not None:
@@ -243,7 +247,7 @@ async def _why_ended(
     """Tell whether it ended since it does not know its session."""
     said = await last_words(incarnation, known)
     if wire.NO_ROW in said.stderr_tail:
-        return _RowUnknown()
+        return _RowUnknown(said.stderr_tail)
     if wire.NO_SESSION in said.stderr_tail or session.no_session:
         return ResumeRefused(session.no_session or said.stderr_tail)
     return said
