@@ -149,6 +149,16 @@ def start_runtime(cgroup: str, cwd: str, command: list[str]) -> int:
     return pid
 
 
+# Python ignores the first two, `nohup` and a shell's background the others.
+NOT_IGNORED = (
+    _signal.SIGPIPE,
+    _signal.SIGXFSZ,
+    _signal.SIGHUP,
+    _signal.SIGINT,
+    _signal.SIGQUIT,
+)
+
+
 def become_runtime(
     warden: int, problems: int, cwd: str, command: list[str]
 ) -> NoReturn:
@@ -161,8 +171,8 @@ def become_runtime(
             call_libc("prctl", PR_SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0)
             if os.getppid() != warden:
                 os._exit(127)
-        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-            _signal.signal(number, _signal.SIG_DFL)  # Python ignores these
+        for number in NOT_IGNORED:
+            _signal.signal(number, _signal.SIG_DFL)
         stage = "cwd"
         os.chdir(cwd)
         stage = "exec"

@@ -505,9 +505,13 @@ async def test_runtime_gets_its_directory_and_environment_and_nothing_else(
 
 async def test_runtime_starts_with_no_signal_ignored_or_blocked() -> None:
     ears = Ears()
-    with trio.fail_after(20):
-        async with ears.open(["cat", "/proc/self/status"]) as incarnation:
-            await incarnation.wait()
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # as `nohup` would
+    try:
+        with trio.fail_after(20):
+            async with ears.open(["cat", "/proc/self/status"]) as incarnation:
+                await incarnation.wait()
+    finally:
+        signal.signal(signal.SIGQUIT, before)
     masks = dict(line.decode().split(":\t") for line in ears.lines if b"Sig" in line)
     assert int(masks["SigIgn"], 16) == int(masks["SigBlk"], 16) == 0
 
