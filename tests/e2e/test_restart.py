@@ -228,7 +228,8 @@ async def test_killed_again_and_again_while_it_works_no_message_is_lost(
                 sent.append((body, await agent.deliver(body)))
             if life % 2:
                 body = f"urgent {life}"
-                message = urgents[body] = await agent.send(body)
+                message = await agent.send(body)
+                urgents[body] = message["id"]
                 sent.append((body, (await agent.mark(message))["id"]))
             await product.restart()
         for _, delivery in sent:

@@ -35,7 +35,9 @@ DRAFT_HELD = (
     "[note: your last answer was not published, newer messages had arrived;"
     " read them, then answer again if it still holds]"
 )
-FORGOTTEN = "[note: your last run was killed before this message of it was kept:]"
+FORGOTTEN = (
+    "[note: your last run was killed before your history had what you had just read:]"
+)
 _QUOTED = 80
 
 
@@ -72,7 +74,8 @@ class Notes:
             case RunSession(lost=True):
                 return self.owing(HISTORY_LOST)
             case InputForgotten(text=text):
-                return self.owing(f"{FORGOTTEN}\n{text}\n[end of note]")
+                quoted = "\n".join(f"> {line}" for line in text.split("\n"))
+                return self.owing(f"{FORGOTTEN}\n{quoted}")
             case SendDecided(verdict="forwarded", auto_reply=False):
                 return evolve(self, sends=(*self.sends, _sent(event)))
             case SendDecided(verdict="held", auto_reply=True):

@@ -491,7 +491,7 @@ def test_t27_what_was_read_and_not_recorded_is_told_again_with_the_next_input() 
     drive.answer_all()  # the history of the new process has nothing of it
     assert state_of(drive, "dlv_x") is DeliveryState.surfaced
     assert len(drive.records(j.InputForgotten)) == 1
-    note = f"{FORGOTTEN}\nread\n[end of note]"
+    note = f"{FORGOTTEN}\n> read"
     assert drive.session.ledger.notes.given == (note,)
     drive.surface(ItemId("dlv_y"))
     assert not drive.session.ledger.notes.due

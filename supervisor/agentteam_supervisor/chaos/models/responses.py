@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-SCRIPT = re.compile(r"#do (\[.*\])", re.DOTALL)
+SCRIPT = re.compile(r"(?<!> )#do (?=\[)")  # not one that a note of ours quotes
 ABORTED = "<turn_aborted>"
 CALLS = frozenset({"function_call", "custom_tool_call"})
 USAGE = {
@@ -185,8 +185,9 @@ class ModelServer:
         return steps[taken - 1] if taken <= len(steps) else rest
 
     def _script_in(self, text: str) -> list[Step] | None:
-        if found := SCRIPT.search(text):
-            return list(json.loads(found[1]))
+        for found in reversed([*SCRIPT.finditer(text)]):
+            steps, _ = json.JSONDecoder().raw_decode(text, found.end())
+            return list(steps)
         return next((s for phrase, s in self._scripts.items() if phrase in text), None)
 
 
