@@ -37,11 +37,12 @@ class Campaign:
     first_life: int = 0
     keep: bool = False
     jobs: int = 1
+    real: tuple[str, str] | None = None  # a runtime, and its program
     proof: Proof = field(init=False)
     _began: float = 0.0
 
     def __attrs_post_init__(self) -> None:
-        self.proof = Proof(self.seed)
+        self.proof = Proof(self.seed, runtime=self.real[0] if self.real else "")
 
     async def run(self) -> Proof:
         """Run until the time is up, enough was done, or too much was found."""
@@ -75,6 +76,7 @@ class Campaign:
             self.proof,
             story,
             self._found,
+            real=self.real,
             impatient=impatient,
             keep=self.keep,
         ) as world:

@@ -124,6 +124,27 @@ def _read(
         yield Finding("guessed", about, what)
 
 
+def _told(seen: Observations) -> Iterator[Finding]:
+    """Hold what models were told against what the deliveries of a message say."""
+    views: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for each in seen.accepted:
+        if (view := seen.deliveries.get(each.delivery)) is not None:
+            views[each.message].append(view)
+    for message, told in seen.told.items():
+        states = Counter(view["state"] for view in views[message])
+        steps = [h.get("note") or "" for v in views[message] for h in v["history"]]
+        again = sum(TOLD_TWICE in note for note in steps)
+        what = f"{told}: " + "; ".join(_history(view) for view in views[message])
+        surfaced = states["surfaced"]
+        if surfaced and not told.most:
+            yield Finding("claimed", message, what)
+        if told.last > max(surfaced, 1) + states["unknown"] + again:
+            yield Finding("doubled", message, what)
+        excused = any(TOLD_TWICE in note or TOLD_READ in note for note in steps)
+        if told.last and not (surfaced or states["unknown"] or excused):
+            yield Finding("denied", message, what)
+
+
 def _was_shown(view: Mapping[str, Any]) -> bool:
     return bool(view["evidence"]) and view["evidence"]["kind"] in SHOWN_BY
 
@@ -237,6 +258,7 @@ def _traces(seen: Observations) -> Iterator[Finding]:
 
 _CHECKS: tuple[Callable[[Observations], Iterator[Finding]], ...] = (
     _deliveries,
+    _told,
     _urgents,
     _live,
     _stops,

@@ -40,7 +40,8 @@ class Lives:
     async def _round(self, number: int) -> int:
         async with trio.open_nursery() as acts:
             for _ in range(LIVES_OF_A_ROUND):
-                await self._live(plan_life(self.world.proof.seed, number), acts)
+                life = plan_life(self.world.proof.seed, number, self.world.pace)
+                await self._live(life, acts)
                 number += 1
                 if self.enough():
                     break

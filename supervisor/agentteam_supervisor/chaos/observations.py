@@ -68,11 +68,20 @@ class Sighting:
 
 
 @frozen
+class Told:
+    """How often a model's request held a message: at most in one, and in the last."""
+
+    most: int
+    last: int
+
+
+@frozen
 class Observations:
     """
     One round, looked at when everything had come to rest.
 
-    `blind` are the agents whose runtime keeps no record that could tell what it read.
+    `blind` are the agents whose runtime keeps no record that could tell what it read;
+    `told` has what the model of a real runtime was told, by message.
     """
 
     accepted: tuple[Accepted, ...] = ()
@@ -92,3 +101,4 @@ class Observations:
     orphans: tuple[Sighting, ...] = ()
     traces: tuple[str, ...] = ()
     blind: frozenset[str] = frozenset()
+    told: Mapping[str, Told] = field(factory=dict[str, Told])

@@ -12,7 +12,7 @@ import random
 from attrs import frozen
 
 from agentteam_supervisor.chaos.registry import PATH, POINTS
-from agentteam_supervisor.chaos.scripts import AGENTS, write_body
+from agentteam_supervisor.chaos.scripts import REHEARSED, Pace
 
 ACTS = (("send", 10), ("urgent", 7), ("again", 3), ("stop", 4), ("resume", 4))
 FAULTS = (
@@ -82,13 +82,14 @@ class Life:
         return f"life {self.number}{' apart' if self.apart else ''}{where}"
 
 
-def plan_life(seed: int, number: int) -> Life:
+def plan_life(seed: int, number: int, pace: Pace = REHEARSED) -> Life:
     """Draw one life."""
     rng = random.Random(f"{seed}/{number}")
     apart = rng.random() < 0.4
     seconds = round(rng.choice([rng.uniform(0.3, 1.5), rng.uniform(1.0, 4.0)]), 2)
     faults = (*FAULTS, *LINK_FAULTS) if apart else FAULTS
     count = round(rng.choice(DENSITIES) * seconds)
+    seconds = round(seconds * pace.slower, 2)
     return Life(
         number=number,
         apart=apart,
@@ -96,7 +97,7 @@ def plan_life(seed: int, number: int) -> Life:
         crash_of=rng.choice(["server", "daemon"]),
         seconds=seconds,
         end="ended" if rng.random() < 0.1 else "killed",
-        acts=tuple(_act(rng, seconds) for _ in range(rng.randint(2, 12))),
+        acts=tuple(_act(rng, seconds, pace) for _ in range(rng.randint(2, 12))),
         faults=tuple(_fault(rng, seconds, faults) for _ in range(count)),
     )
 
@@ -110,12 +111,12 @@ def _crash(rng: random.Random) -> str:
     return f"{rng.choice(points)}:{rng.choice(['before', 'after'])}:{nth}"
 
 
-def _act(rng: random.Random, seconds: float) -> Act:
+def _act(rng: random.Random, seconds: float, pace: Pace) -> Act:
     return Act(
         at=round(rng.uniform(0, seconds), 2),
         what=_choose(rng, ACTS),
-        agent=rng.randrange(len(AGENTS)),
-        body=write_body(rng),
+        agent=rng.randrange(pace.agents),
+        body=pace.write(rng),
     )
 
 

@@ -26,6 +26,7 @@ class Proof:
     stops: int = 0
     worst_settle: float = 0.0
     findings: list[Finding] = Factory(list[Finding])
+    runtime: str = ""  # of the agents, unless they are scripted
     version: str = Factory(lambda: version("agentteam-supervisor"))
 
     @property
@@ -37,6 +38,7 @@ class Proof:
 
     def line(self, seeds: str = "") -> str:
         """Say it in one line; `seeds` if it is the sum of several."""
+        played = f"real {self.runtime}, " if self.runtime else ""
         other = len(self.findings) - self.of(*LOST, *DOUBLED, *ORPHANS, "late")
         return (
             f"{self.faults.total()} faults injected, {self.states.total()} deliveries:"
@@ -44,7 +46,7 @@ class Proof:
             f" {self.of(*ORPHANS)} orphans, {self.of('late')} late outputs live,"
             f" {other} other findings, worst settle {self.worst_settle:.1f} s"
             f" of {self.stops} stops ({seeds or f'seed {self.seed}'}, version {self.version},"
-            f" {self.lives} lives, {self.seconds:.0f} s)"
+            f" {played}{self.lives} lives, {self.seconds:.0f} s)"
         )
 
     def as_json(self) -> dict[str, object]:
@@ -52,6 +54,7 @@ class Proof:
             "ok": self.ok,
             "seed": self.seed,
             "version": self.version,
+            "runtime": self.runtime or "rehearsal",
             "seconds": round(self.seconds, 1),
             "lives": self.lives,
             "faults": self.faults.total(),

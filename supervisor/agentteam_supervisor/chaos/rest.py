@@ -39,18 +39,19 @@ class Rest:
     traffic: Traffic
     rng: random.Random
     among: Sequence[float] = PATIENCE
+    slower: float = 1.0
     patience: float = field(init=False)
     hurry: bool = field(init=False)
     _due: dict[str, float] = field(factory=dict[str, float])
     _stopped: set[str] = field(factory=set[str])
 
     def __attrs_post_init__(self) -> None:
-        self.patience = self.rng.choice(self.among)
+        self.patience = self.rng.choice(self.among) * self.slower
         self.hurry = self.rng.random() < 0.6
 
     async def come(self) -> bool:
         """Decide, resume and stop until nothing is open; False: it never is."""
-        with trio.move_on_after(REST_WITHIN):
+        with trio.move_on_after(REST_WITHIN * self.slower):
             while True:
                 news = self.traffic.live.news
                 await self.traffic.decide_all(self.rng)
@@ -80,7 +81,7 @@ class Rest:
         due = self._due.setdefault(run, now + self.patience)
         if now < due:
             return
-        self._due[run] = now + HURRY
+        self._due[run] = now + HURRY * self.slower
         if run not in self._stopped:
             self._stopped.add(run)
             await self.traffic.stop(agent)
@@ -135,6 +136,7 @@ async def look_around(
         outlived=tuple(outlived),
         traces=_traces(service),
         blind=frozenset(traffic.blind),
+        told=traffic.told(),
     )
 
 

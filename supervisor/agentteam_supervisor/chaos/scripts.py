@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
-if TYPE_CHECKING:
-    from random import Random
+from attrs import frozen
 
 # Each with its weight; most turns are honest, or nothing would ever be delivered.
 STEPS: tuple[tuple[int, dict[str, Any]], ...] = (
@@ -68,3 +70,42 @@ AGENTS: tuple[dict[str, Any], ...] = (
 
 def is_blind(config: dict[str, Any]) -> bool:
     return config.get("evidence") == "none"
+
+
+# What a scripted model of a real runtime is asked to do, each with its weight.
+REAL_STEPS: tuple[tuple[int, dict[str, Any]], ...] = (
+    (20, {"say": "word by word it goes on and on", "ms": 30}),
+    (10, {"say": "quick"}),
+    (8, {"stream": 200, "ms": 20}),
+    (8, {"run": "sleep 0.2; echo done"}),
+    (4, {"run": "trap '' TERM; sleep 30"}),
+    (3, {"run": "setsid sleep 31 & sleep 0.2"}),
+    (3, {"say": "after a while", "after": 1.0}),
+    (2, {"hang": 20}),
+    (2, {"cut": 5}),
+    (2, {"http": 400}),
+)
+NUMBERED = re.compile(r"\(no\. (\d{9})\)")
+
+
+def write_numbered_body(rng: Random) -> str:
+    """Write a message for a real runtime; its number is found again at the model."""
+    number = f"(no. {rng.randrange(10**9):09})"
+    if rng.random() < 0.3:
+        return f"plain words {number}"
+    weights = [weight for weight, _ in REAL_STEPS]
+    steps = rng.choices([step for _, step in REAL_STEPS], weights, k=rng.randint(1, 2))
+    return f"#do {json.dumps(steps)} {number}"
+
+
+@frozen
+class Pace:
+    """How the lives of a campaign are drawn: for whom, and how long they are."""
+
+    agents: int = len(AGENTS)
+    write: Callable[[Random], str] = write_body
+    slower: float = 1.0  # so many times
+
+
+REHEARSED = Pace()
+REAL = Pace(2, write_numbered_body, 4.0)

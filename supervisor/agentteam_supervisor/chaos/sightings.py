@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import psutil
 import trio
 from attrs import define, field, frozen
+
+RUNTIME = re.compile(
+    r"program\.py|codex\S* app-server|claude\S* --print|opencode\S* serve"
+)
 
 
 @frozen
@@ -23,7 +28,7 @@ class Found:
         """Tell a warden from its runtime, and both from what that started."""
         if "runtimes.warden import" in self.command:
             return "warden"
-        return "runtime" if "program.py" in self.command else "tool"
+        return "runtime" if RUNTIME.search(self.command) else "tool"
 
     def is_alive(self) -> bool:
         return _look(self.pid) == self
@@ -42,7 +47,7 @@ class Found:
 @define
 class Sightings:
     """
-    All that inherited this `HOME`, and whatever was ever seen below it.
+    All whose `HOME` is this directory or in it, and whatever was ever seen below them.
 
     The service itself is named by `leave_out`.
     """
@@ -74,9 +79,10 @@ class Sightings:
 
 def _has(pid: int, mark: bytes) -> bool:
     try:
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        given = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
+    return any(each == mark or each.startswith(mark + b"/") for each in given)
 
 
 def _below(pid: int) -> set[Found]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from agentteam_supervisor.chaos.company import Company
 from agentteam_supervisor.chaos.faults import Faults
 from agentteam_supervisor.chaos.live import Live
-from agentteam_supervisor.chaos.observations import Accepted
+from agentteam_supervisor.chaos.observations import Accepted, Told
 from agentteam_supervisor.chaos.person import GaveUp, Person
 from agentteam_supervisor.chaos.scripts import AGENTS, is_blind
 
@@ -43,16 +44,23 @@ class Traffic:
     faults: Faults
     tell: Callable[[str], None]
     configs: Sequence[dict[str, Any]] = AGENTS
+    company: Company | None = None
     agents: list[str] = field(factory=list[str])
     names: dict[str, str] = field(factory=dict[str, str])
     blind: set[str] = field(factory=set[str])
     accepted: list[Accepted] = field(factory=list[Accepted])
     stops: list[Stopped] = field(factory=list[Stopped])
     messages: dict[str, list[str]] = field(factory=dict[str, list[str]])
+    bodies: dict[str, str] = field(factory=dict[str, str])
     activity_seen: dict[str, int] = field(factory=dict[str, int])
     message_seen: dict[str, int] = field(factory=dict[str, int])
 
     async def make_agents(self) -> None:
+        if self.company is not None:
+            for n, settings in enumerate(self.company.settings):
+                self.agents.append(await self._make({"name": f"a{n}", **settings}))
+            self.blind.update(self.agents)  # their records are of many kinds
+            return
         for n, config in enumerate(self.configs):
             agent = await self.make_agent(f"a{n}", {"config": config})
             self.agents.append(agent)
@@ -60,10 +68,24 @@ class Traffic:
                 self.blind.add(agent)
 
     async def make_agent(self, name: str, options: dict[str, Any]) -> str:
-        body = {"name": name, "runtime": "rehearsal", "options": options}
+        return await self._make(
+            {"name": name, "runtime": "rehearsal", "options": options}
+        )
+
+    async def _make(self, body: dict[str, Any]) -> str:
         _, made = await self.person.post("/api/agents", body)
-        self.names[made["id"]] = name
+        self.names[made["id"]] = body["name"]
         return str(made["id"])
+
+    def told(self) -> dict[str, Told]:
+        """Tell how often the models of real agents were told each message."""
+        if self.company is None:
+            return {}
+        return {
+            message: self.company.told(self.agents.index(agent), self.bodies[message])
+            for agent, sent in self.messages.items()
+            for message in sent
+        }
 
     def forget_all(self) -> None:
         """Begin in a state directory where nobody has been."""
@@ -79,6 +101,7 @@ class Traffic:
         self.accepted.clear()
         self.stops.clear()
         self.messages.clear()
+        self.bodies.clear()
 
     async def act(self, act: Act) -> None:
         agent = self.agents[act.agent]
@@ -109,6 +132,7 @@ class Traffic:
         for delivery in message["deliveries"]:
             self._accept(delivery)
         self.messages.setdefault(agent, []).append(message["id"])
+        self.bodies[message["id"]] = body
         self.tell(f"sent {message['deliveries'][0]['id']}: {body[:100]}")
         return str(message["id"])
 

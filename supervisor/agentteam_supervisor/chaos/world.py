@@ -12,20 +12,21 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from agentteam_supervisor.chaos.checker import Finding, judge
+from agentteam_supervisor.chaos.company import Company, open_company
 from agentteam_supervisor.chaos.faults import Faults
 from agentteam_supervisor.chaos.live import Live
 from agentteam_supervisor.chaos.observations import Sighting
 from agentteam_supervisor.chaos.person import GaveUp, Person
 from agentteam_supervisor.chaos.proxy import Proxy
 from agentteam_supervisor.chaos.rest import IMPATIENCE, PATIENCE, Rest, look_around
-from agentteam_supervisor.chaos.scripts import AGENTS
+from agentteam_supervisor.chaos.scripts import AGENTS, REAL, REHEARSED
 from agentteam_supervisor.chaos.service import Service
 from agentteam_supervisor.chaos.sightings import Found, Sightings
 from agentteam_supervisor.chaos.traffic import Traffic
@@ -60,7 +61,9 @@ class World:
         story: Story,
         found: Callable[[list[Finding], Story], None],
         configs: Sequence[dict[str, Any]] = AGENTS,
+        company: Company | None = None,
     ) -> None:
+        self.pace = REHEARSED if company is None else REAL
         self.nursery = nursery
         self.births = births
         self.proof = proof
@@ -73,7 +76,9 @@ class World:
         self.faults = Faults(self.service, self.sightings, proof.faults, story.tell)
         self.service.proxy.uptime = self.faults.uptime
         self.live = Live(lambda: self.service.url, clock=self.faults.uptime.now)
-        self.traffic = Traffic(person, self.live, self.faults, story.tell, configs)
+        self.traffic = Traffic(
+            person, self.live, self.faults, story.tell, configs, company
+        )
         self.outlived: list[Sighting] = []
         self.left: list[Found] = []
         self.keep = False
@@ -204,7 +209,7 @@ class World:
 
     async def judge(self, rng: random.Random) -> None:
         """Let everything come to rest, then hold it against what was promised."""
-        rested = await Rest(self.traffic, rng, self.patience).come()
+        rested = await Rest(self.traffic, rng, self.patience, self.pace.slower).come()
         seen = await look_around(self.traffic, self.service, self.outlived)
         self.outlived = []
         findings = judge(seen)
@@ -257,16 +262,26 @@ async def open_world(
     found: Callable[[list[Finding], Story], None],
     configs: Sequence[dict[str, Any]] = AGENTS,
     *,
+    real: tuple[str, str] | None = None,
     impatient: bool = False,
     hasty: bool = False,
     keep: bool = False,
 ) -> AsyncGenerator[World]:
-    """Run a world in a directory of its own; ends it by force if it is left early."""
+    """
+    Run a world in a directory of its own; ends it by force if it is left early.
+
+    `real` names a runtime and its program; else the agents are scripted ones.
+    """
     place = Path(tempfile.mkdtemp(prefix="agentteam-chaos-"))
     keeping = keep
     try:
-        async with trio.open_nursery() as nursery:
-            world = World(place, nursery, births, proof, story, found, configs)
+        async with AsyncExitStack() as stack:
+            company = None
+            if real is not None:
+                opened = open_company(*real, place)
+                company = await stack.enter_async_context(opened)
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            world = World(place, nursery, births, proof, story, found, configs, company)
             try:
                 await world.open(impatient, hasty)
                 yield world

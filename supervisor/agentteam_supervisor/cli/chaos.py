@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from agentteam_protocol.errors import RuntimeMissing
 from agentteam_supervisor.chaos.registry import PATH, POINTS
 from agentteam_supervisor.cli.failure import CommandFailed
 from agentteam_supervisor.cli.output import print_json, print_table
@@ -42,6 +43,14 @@ if TYPE_CHECKING:
 @click.option("--faults", type=click.IntRange(min=1), help="End after so many.")
 @click.option("--life", type=click.IntRange(min=0), default=0, help="Begin there.")
 @click.option("--keep", is_flag=True, help="Keep the state directories.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["rehearsal", "codex", "claude", "opencode"]),
+    default="rehearsal",
+    show_default=True,
+    help="Who plays the agents; real ones ask a scripted model.",
+)
+@click.option("--bin", "program", help="The program of a real runtime.")
 @json_option
 @click.pass_context
 def chaos(
@@ -52,6 +61,8 @@ def chaos(
     faults: int | None,
     life: int,
     keep: bool,
+    runtime: str,
+    program: str | None,
     as_json: bool,
 ) -> None:
     """
@@ -69,9 +80,19 @@ def chaos(
     seed = secrets.randbelow(10**9) if seed is None else seed
     tell = partial(click.echo, err=True)
     tell(f"seed {seed}, version {version('agentteam-supervisor')}")
-    campaign = Campaign(seed, tell, minutes, faults, life, keep, jobs)
+    real = None if runtime == "rehearsal" else _real(runtime, program)
+    campaign = Campaign(seed, tell, minutes, faults, life, keep, jobs, real)
     proof = trio.run(campaign.run)
     _conclude(proof, as_json)
+
+
+def _real(runtime: str, program: str | None) -> tuple[str, str]:
+    from agentteam_supervisor.chaos.company import find_program
+
+    try:
+        return runtime, find_program(runtime, program)
+    except RuntimeMissing as missing:
+        raise CommandFailed(str(missing)) from missing
 
 
 def _conclude(proof: Proof, as_json: bool, seeds: str = "", **more: object) -> None:
