@@ -16,6 +16,7 @@ from agentteam_supervisor.chaos.observations import (
     Shown,
     Sighting,
     Stop,
+    Told,
     ToolShowed,
 )
 from agentteam_supervisor.chaos.records import read_tools
@@ -120,6 +121,30 @@ def test_a_delivery_read_twice_is_found_unless_its_history_says_so() -> None:
         "surfaced", "an earlier attempt reached it: it may have been seen twice"
     )
     assert first_is(said, reads=reads) == {}
+
+
+@pytest.mark.inv(9, 13)
+@pytest.mark.parametrize(
+    ("told", "state", "found"),
+    [
+        (Told(1, 1), "surfaced", {}),
+        (Told(1, 0), "surfaced", {}),  # the runtime has summed up what was before
+        (Told(0, 0), "surfaced", {"claimed": 1}),
+        (Told(2, 2), "surfaced", {"doubled": 1}),
+        (Told(1, 1), "failed", {"denied": 1}),
+        (Told(1, 1), "unknown", {}),
+        (Told(1, 0), "failed", {}),  # of a request that the runtime has not kept
+        (Told(0, 0), "failed", {}),
+    ],
+)
+def test_what_a_model_was_told_is_held_against_what_is_said_of_it(
+    told: Told, state: str, found: dict[str, int]
+) -> None:
+    why = {"problem": "p", "whatToDo": "w"}
+    blind = evolve(WELL, blind=frozenset({"a"}), told={"m1": told})
+    deliveries = {**WELL.deliveries, "d1": view(state, diagnostic=why)}
+    seen = judge(evolve(blind, deliveries=deliveries, messages=()))
+    assert dict(count(seen)) == found
 
 
 @pytest.mark.bug("B36")
