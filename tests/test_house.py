@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 from tests.requirements import BY_INSPECTION, carried, statements
 
 from agentteam_protocol.journal import KINDS, TurnOutcome
+from agentteam_supervisor.cli.main import agentteam
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = [
@@ -111,3 +115,38 @@ def test_what_is_left_to_inspection_has_a_reason() -> None:
     known = statements(ROOT / "tests" / "data" / "requirements.md")
     assert set(BY_INSPECTION) <= set(known)
     assert all(len(reason) > 20 for reason in BY_INSPECTION.values())
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"(?:^|&& )(?:\.venv/bin/)?agentteam (.*?)(?= && |$)")
+
+
+def _commands(page: Path) -> list[list[str]]:
+    lines = [
+        line for block in _BLOCK.findall(page.read_text()) for line in block.split("\n")
+    ]
+    found = [words for line in lines for words in _COMMAND.findall(line)]
+    return [shlex.split(words, comments=True) for words in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
+    for words in _commands(page):
+        command: click.Command | None = agentteam
+        with click.Context(agentteam) as context:
+            while isinstance(command, click.Group) and words and words[0][0] != "-":
+                if (below := command.get_command(context, words[0])) is None:
+                    break
+                command, words = below, words[1:]
+        assert command is not agentteam or words[0] == "--help", words
+        assert command is not None
+        known = {name for p in command.params for name in p.opts} | {"--help"}
+        used = {w.partition("=")[0] for w in words if w.startswith("--")}
+        assert used <= known, (shown(page), used - known)
+
+
+def test_pages_that_pages_name_exist() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), (shown(page), target)

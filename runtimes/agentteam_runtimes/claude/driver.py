@@ -25,6 +25,7 @@ from agentteam_runtimes import jsonfields
 from agentteam_runtimes.adoption import Adoption
 from agentteam_runtimes.claude import wire
 from agentteam_runtimes.claude.asks import FENCE
+from agentteam_runtimes.claude.branches import name_the_end
 from agentteam_runtimes.claude.command import command, environment, version
 from agentteam_runtimes.claude.dialogue import Dialogue
 from agentteam_runtimes.claude.record import Memory, Tail, find_tail
@@ -93,7 +94,9 @@ class ClaudeDriver:
                 emit(
                     [Noticed("claude does not know a row of its record", str(unknown))]
                 )
-                opening = _Opening(spec, name, resume is not None, emit)
+                # What follows that row it does not know either.
+                gone = opening.left_out
+                opening = _Opening(spec, name, resume is not None, emit, left_out=gone)
                 session = await stack.enter_async_context(_begun(opening))
             if resume is not None:
                 adoption.done(resume)
@@ -154,6 +157,7 @@ class _Opening:
     session: ClaudeSession | None = None
     memory: Memory = field(init=False)
     tail: Tail | None = None
+    left_out: tuple[str, ...] = ()  # keys that are in the record and not in its input
 
     def __attrs_post_init__(self) -> None:
         self.dialogue = Dialogue(self._write, self._received, self.emit)
@@ -161,10 +165,14 @@ class _Opening:
 
     async def look_back(self) -> None:
         """Find what the last process of the session had begun with, and no more."""
+        if self.resumes:
+            where = _projects(self.env), self.name
+            await trio.to_thread.run_sync(name_the_end, *where)
         if self.resumes and (waiting := self.memory.read(self.name).waiting):
             self.tail = await trio.to_thread.run_sync(
                 find_tail, _projects(self.env), self.name, waiting
             )
+            self.left_out = self.tail.keys if self.tail else ()
 
     @property
     def scratch(self) -> Path:
@@ -191,7 +199,7 @@ class _Opening:
             Contained(incarnation),
             _projects(self.env),
             self.memory,
-            self.tail.keys if self.tail else (),
+            self.left_out,
             self.emit,
             nursery,
         )

@@ -47,6 +47,7 @@ SERVER: Final = "agentteam"
 # A message of Claude's own making, such as the text of an API error.
 SYNTHETIC: Final = "<synthetic>"
 NO_SESSION: Final = "No conversation found"
+END: Final = "last-prompt"  # names the row at which a process ended in peace
 NO_ROW: Final = "No message found with message.uuid"
 
 

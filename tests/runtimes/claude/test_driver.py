@@ -202,6 +202,28 @@ async def test_a_row_that_it_does_not_have_after_all_does_not_keep_it_from_comin
     assert (texts[0], texts[-1]) == ("remember me", "go on")
 
 
+@pytest.mark.bug("B03", "B10")
+async def test_killed_after_a_resume_it_remembers_what_it_did_since(
+    desk: ClaudeDesk,
+) -> None:
+    """Its record may name an end of its own that the session has left since."""
+    with trio.fail_after(60):
+        async with desk.open() as runtime:
+            await desk.ended(await desk.begin(runtime, desk.item("first")))
+            turn = await desk.begin(runtime, desk.item(do({"run": "sleep 300"})))
+            await desk.seen.first(ToolStarted, lambda e: e.turn == turn)
+            await trio.sleep(0.5)  # it writes its record some 100 ms late
+        async with desk.open(resume=desk.session) as runtime:
+            await desk.ended(await desk.begin(runtime, desk.item("second")))
+            await trio.sleep(0.5)
+            assert runtime.containment is not None
+            await runtime.containment.kill()
+        async with desk.open(resume=desk.session) as runtime:
+            await desk.ended(await desk.begin(runtime, desk.item("third")))
+    told = desk.model.requests[-1].user_texts
+    assert (told[0], told[-2:]) == ("first", ["second", "third"])
+
+
 async def test_unknown_session_is_refused_as_such(desk: ClaudeDesk) -> None:
     gone = "0b9526d0-0000-4000-8000-000000000000"
     with trio.fail_after(60):
