@@ -25,6 +25,8 @@ LOOK_EVERY = 0.25
 # A run of such an age may play a script that never ends: a person stops it.
 PATIENCE = (0.5, 1.5, 5.0)
 IMPATIENCE = (0.1, 0.1, 0.5)
+# A real runtime takes seconds to start, on a busy machine many.
+REAL_PATIENCE = (15.0, 30.0)
 # The event stream has its own way to us; on a busy machine a long one.
 SHOWN_WITHIN = 10.0
 # What a run may take after its Stop before somebody in a hurry kills a runtime.
@@ -34,7 +36,11 @@ TRACE = re.compile(r"Traceback \(most recent call last\):(?:\n.*){0,60}")
 
 @define(eq=False)
 class Rest:
-    """Lets everything come to rest, with patience or in a hurry, as `rng` draws it."""
+    """
+    Lets everything come to rest, with patience or in a hurry, as `rng` draws it.
+
+    What is so many times `slower` has more time, and is never hurried.
+    """
 
     traffic: Traffic
     rng: random.Random
@@ -46,8 +52,8 @@ class Rest:
     _stopped: set[str] = field(factory=set[str])
 
     def __attrs_post_init__(self) -> None:
-        self.patience = self.rng.choice(self.among) * self.slower
-        self.hurry = self.rng.random() < 0.6
+        self.patience = self.rng.choice(self.among)
+        self.hurry = self.slower == 1.0 and self.rng.random() < 0.6
 
     async def come(self) -> bool:
         """Decide, resume and stop until nothing is open; False: it never is."""
@@ -81,7 +87,7 @@ class Rest:
         due = self._due.setdefault(run, now + self.patience)
         if now < due:
             return
-        self._due[run] = now + HURRY * self.slower
+        self._due[run] = now + HURRY
         if run not in self._stopped:
             self._stopped.add(run)
             await self.traffic.stop(agent)

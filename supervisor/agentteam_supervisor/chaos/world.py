@@ -25,7 +25,13 @@ from agentteam_supervisor.chaos.live import Live
 from agentteam_supervisor.chaos.observations import Sighting
 from agentteam_supervisor.chaos.person import GaveUp, Person
 from agentteam_supervisor.chaos.proxy import Proxy
-from agentteam_supervisor.chaos.rest import IMPATIENCE, PATIENCE, Rest, look_around
+from agentteam_supervisor.chaos.rest import (
+    IMPATIENCE,
+    PATIENCE,
+    REAL_PATIENCE,
+    Rest,
+    look_around,
+)
 from agentteam_supervisor.chaos.scripts import AGENTS, REAL, REHEARSED
 from agentteam_supervisor.chaos.service import Service
 from agentteam_supervisor.chaos.sightings import Found, Sightings
@@ -82,7 +88,7 @@ class World:
         self.outlived: list[Sighting] = []
         self.left: list[Found] = []
         self.keep = False
-        self.patience = PATIENCE
+        self.patience = PATIENCE if company is None else REAL_PATIENCE
 
     async def open(self, impatient: bool = False, hasty: bool = False) -> None:
         """
