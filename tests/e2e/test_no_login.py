@@ -62,6 +62,20 @@ class Stranger:
         """How often each request of the model held the message."""
         return ["".join(r.user_texts).count(ASKED) for r in self.model.requests]
 
+    async def is_refused(self) -> tuple[str, Any]:
+        """Ask it in vain; gives the delivery, and the agent with its problem."""
+        delivery = await self.agent.deliver(ASKED)
+        return delivery, await self.troubled()
+
+    async def goes_on(self) -> list[int]:
+        """Log in and resume; gives how often each request since held the message."""
+        before = len(self.model.requests)
+        self.let_in()
+        await self.agent.resume()
+        await until(self.agent.said, bool, 90)
+        await self.agent.idle(60)
+        return self.times_asked()[before:]
+
     async def troubled(self) -> Any:
         async def look() -> Any:
             view = await self.agent.view()
@@ -105,8 +119,7 @@ async def test_a_refused_key_is_told_live_with_the_runtimes_words_and_what_to_do
 ) -> None:
     with trio.fail_after(150):
         async with stranger(product, runtime) as there:
-            delivery = await there.agent.deliver(ASKED)
-            view = await there.troubled()
+            delivery, view = await there.is_refused()
             ended = await product.ended(delivery)
             lines = [i["text"] for i in await there.agent.activity()]
     problem = view["problem"]
@@ -125,8 +138,7 @@ async def test_a_refused_key_is_told_live_with_the_runtimes_words_and_what_to_do
 async def test_without_any_key_claude_names_the_login_itself(product: Product) -> None:
     with trio.fail_after(90):
         async with stranger(product, "claude", key=False) as there:
-            delivery = await there.agent.deliver(ASKED)
-            await there.troubled()
+            delivery, _ = await there.is_refused()
             ended = await product.ended(delivery)
     assert ended["state"] == "failed"
     assert "Not logged in" in ended["diagnostic"]["problem"]
@@ -140,19 +152,14 @@ async def test_after_the_login_a_resume_has_it_read_once(
 ) -> None:
     with trio.fail_after(180):
         async with stranger(product, runtime) as there:
-            delivery = await there.agent.deliver(ASKED)
-            await there.troubled()
-            before = len(there.model.requests)
-            there.let_in()
-            await there.agent.resume()
-            await until(there.agent.said, bool, 60)
-            await there.agent.idle(60)
+            delivery, _ = await there.is_refused()
+            times = await there.goes_on()
             found = await product.delivery(delivery)
             view = await there.agent.view()
     assert found["state"] == "surfaced"
     assert not view["problem"]
     assert not view["parked"]
-    assert there.times_asked()[before:] == [1]
+    assert times == [1]
 
 
 @keepers
@@ -161,19 +168,14 @@ async def test_after_a_restart_a_resume_has_it_read_once(
 ) -> None:
     with trio.fail_after(240):
         async with stranger(product, runtime) as there:
-            delivery = await there.agent.deliver(ASKED)
-            await there.troubled()
-            before = len(there.model.requests)
+            delivery, _ = await there.is_refused()
             await product.restart()
             again = await there.agent.until(lambda v: v["problem"], within=60)
-            there.let_in()
-            await there.agent.resume()
-            await until(there.agent.said, bool, 90)
-            await there.agent.idle(60)
+            times = await there.goes_on()
             found = await product.delivery(delivery)
     assert LOG_IN[runtime] in again["problem"]["whatToDo"]
     assert found["state"] == "surfaced"
-    assert there.times_asked()[before:] == [1]
+    assert times == [1]
 
 
 @keepers
@@ -182,8 +184,7 @@ async def test_a_person_can_deliver_it_again_or_let_it_go(
 ) -> None:
     with trio.fail_after(180):
         async with stranger(product, runtime) as there:
-            delivery = await there.agent.deliver(ASKED)
-            await there.troubled()
+            delivery, _ = await there.is_refused()
             there.model.script("never mind. ", *[{"http": 401}] * 20)
             dropped = await there.agent.deliver("never mind. ")
             await until(lambda: product.delivery(dropped), _failed, 60)

@@ -185,10 +185,18 @@ class ModelServer:
         return steps[taken - 1] if taken <= len(steps) else rest
 
     def _script_in(self, text: str) -> list[Step] | None:
-        for found in reversed([*SCRIPT.finditer(text)]):
-            steps, _ = json.JSONDecoder().raw_decode(text, found.end())
-            return list(steps)
+        if (steps := newest_script(text)) is not None:
+            return steps
         return next((s for phrase, s in self._scripts.items() if phrase in text), None)
+
+
+def newest_script(text: str) -> list[Step] | None:
+    """Read the last script of a text; one in the words of another is part of that."""
+    steps: list[Step] | None = None
+    place = 0
+    while found := SCRIPT.search(text, place):
+        steps, place = json.JSONDecoder().raw_decode(text, found.end())
+    return steps
 
 
 def open_model_server() -> AbstractAsyncContextManager[ModelServer]:
