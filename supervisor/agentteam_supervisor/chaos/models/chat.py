@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import define
 
+from agentteam_runtimes import jsonfields
 from agentteam_supervisor.chaos.models.exchange import Exchange, serve_one
 from agentteam_supervisor.chaos.models.responses import (
     ModelRequest,
@@ -49,7 +50,7 @@ class ChatRequest(ModelRequest):
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        return [m for m in self.body.get("messages") or [] if isinstance(m, dict)]
+        return [*jsonfields.objects(self.body, "messages")]
 
     @property
     def all_user_texts(self) -> list[str]:
@@ -167,4 +168,4 @@ def _texts(message: dict[str, Any]) -> list[str]:
     content = message.get("content")
     if isinstance(content, str):
         return [content]
-    return [str(p.get("text", "")) for p in content or [] if isinstance(p, dict)]
+    return [jsonfields.text(p, "text") for p in jsonfields.objects(message, "content")]

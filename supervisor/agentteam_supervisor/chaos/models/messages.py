@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import define
 
+from agentteam_runtimes import jsonfields
 from agentteam_supervisor.chaos.models.exchange import Exchange, serve_one
 from agentteam_supervisor.chaos.models.responses import (
     ModelRequest,
@@ -56,7 +57,7 @@ class MessagesRequest(ModelRequest):
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        return [m for m in self.body.get("messages") or [] if isinstance(m, dict)]
+        return [*jsonfields.objects(self.body, "messages")]
 
     @property
     def all_user_texts(self) -> list[str]:
@@ -180,7 +181,8 @@ async def _speak(exchange: Exchange, step: Step) -> None:
 
 
 async def _call(exchange: Exchange, index: int, call: dict[str, Any]) -> None:
-    block = {"type": "tool_use", "id": call["id"], "name": call["name"], "input": {}}
+    block: dict[str, Any] = {"type": "tool_use", "input": {}}
+    block |= {"id": call["id"], "name": call["name"]}
     await _event(exchange, "content_block_start", index=index, content_block=block)
     delta = {"type": "input_json_delta", "partial_json": json.dumps(call["input"])}
     await _event(exchange, "content_block_delta", index=index, delta=delta)
@@ -207,7 +209,7 @@ def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [part for part in content or [] if isinstance(part, dict)]
+    return [*jsonfields.objects(message, "content")]
 
 
 def _texts(message: dict[str, Any]) -> list[str]:

@@ -39,8 +39,10 @@ import h11
 import trio
 from attrs import define, field
 
+from agentteam_runtimes import jsonfields
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
 SCRIPT = re.compile(r"(?<!> )#do (?=\[)")  # not one that a note of ours quotes
@@ -102,10 +104,9 @@ class ModelRequest:
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        given = self.body.get("input") or []
-        if isinstance(given, str):
+        if isinstance(given := self.body.get("input"), str):
             return [{"type": "message", "role": "user", "content": given}]
-        return [i for i in given if isinstance(i, dict)]
+        return [*jsonfields.objects(self.body, "input")]
 
 
 class ModelServer:
@@ -207,7 +208,7 @@ def open_model_server() -> AbstractAsyncContextManager[ModelServer]:
 @asynccontextmanager
 async def open_model(
     make: Callable[[int], M], serve: Callable[[M, trio.SocketStream], Awaitable[None]]
-) -> AsyncIterator[M]:
+) -> AsyncGenerator[M]:
     """Serve a scripted model, made of its port, until the context is left."""
     async with trio.open_nursery() as nursery:
         listeners: Sequence[trio.SocketListener] = await trio.open_tcp_listeners(
@@ -312,8 +313,9 @@ async def _play(reply: _Reply, request: ModelRequest) -> None:
 
 async def _speak(reply: _Reply, step: Step, message: str) -> None:
     words = words_of(step)
-    item = {"type": "message", "id": message, "role": "assistant"}
-    opened = item | {"content": [], "status": "in_progress"}
+    item: dict[str, Any] = {"type": "message", "id": message, "role": "assistant"}
+    opened: dict[str, Any] = item | {"status": "in_progress"}
+    opened["content"] = []
     await reply.event("response.output_item.added", output_index=0, item=opened)
     for word in words:
         await reply.event(
@@ -325,7 +327,8 @@ async def _speak(reply: _Reply, step: Step, message: str) -> None:
         )
         await trio.sleep(step.get("ms", 0) / 1000)
     if "cut" not in step:
-        part = {"type": "output_text", "text": "".join(words), "annotations": []}
+        part: dict[str, Any] = {"type": "output_text", "annotations": []}
+        part |= {"text": "".join(words)}
         whole = item | {"content": [part], "status": "completed"}
         await reply.event("response.output_item.done", output_index=0, item=whole)
 
@@ -403,4 +406,6 @@ def _text(item: dict[str, Any]) -> str:
     content = item.get("content")
     if isinstance(content, str):
         return content
-    return "".join(str(p.get("text", "")) for p in content or [] if isinstance(p, dict))
+    return "".join(
+        jsonfields.text(part, "text") for part in jsonfields.objects(item, "content")
+    )
