@@ -122,7 +122,7 @@ def test_the_stream_resumes_after_the_last_event_it_saw(api: ApiServer) -> None:
 
 
 def test_a_stream_without_the_awaited_event_ends_in_time(api: ApiServer) -> None:
-    with Client(api.url) as client, client.events(0.2) as events:
+    with Client(api.url) as client, client.events(1.5) as events:
         with pytest.raises(CommandFailed) as caught:
             next(iter(events))
         assert caught.value.exit_code == ExitCode.timeout
@@ -130,7 +130,7 @@ def test_a_stream_without_the_awaited_event_ends_in_time(api: ApiServer) -> None
 
 def test_comments_keep_the_line_alive_and_not_the_wait(api: ApiServer) -> None:
     api.pings = 100  # some seconds of them
-    with Client(api.url) as client, client.events(0.3) as events:
+    with Client(api.url) as client, client.events(1.0) as events:
         with pytest.raises(CommandFailed) as caught:
             next(iter(events))
         assert caught.value.exit_code == ExitCode.timeout
