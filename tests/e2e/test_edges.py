@@ -246,6 +246,14 @@ async def test_stop_and_urgent_at_the_same_moment_are_one_cut(
             nursery.start_soon(job)
     assert set(answers) <= {202, 409}
     assert len(set(urgents)) == 1
+
+    async def look() -> tuple[str, bool]:
+        view = await agent.view()
+        return (await product.delivery(urgents[0]))["state"], view["parked"]
+
+    _, parked = await until(look, lambda seen: seen[0] == "surfaced" or seen[1])
+    if parked:
+        await agent.resume()  # the Stop came last, and covers the urgent before it
     await product.surfaced(urgents[0])
     await agent.idle()
     held = await agent.journal("fence/held")

@@ -15,6 +15,7 @@ from agentteam_runtimes.claude.turns import NAMED, REPEATED
 from agentteam_runtimes.driver import (
     EvidenceLevel,
     Exited,
+    InputItem,
     ItemOutcome,
     Options,
     Output,
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
     from tests.kit.claude_desk import ClaudeDesk
 
 pytestmark = [pytest.mark.slow]
+
+
+async def recorded(desk: ClaudeDesk, item: InputItem) -> None:
+    """Wait for what Claude writes some 100 ms late: a kill before that loses it."""
+    while not any(item.key in path.read_text() for path in desk.home.records):  # noqa: ASYNC110
+        await trio.sleep(0.02)
 
 
 @pytest.mark.req("R10", "R65")
@@ -159,6 +166,7 @@ async def test_killed_session_is_resumed_with_what_it_had_read(
         async with desk.open() as runtime:
             first = desk.item("remember me")
             await desk.ended(await desk.begin(runtime, first))
+            await recorded(desk, first)
             turn = await desk.begin(runtime, desk.item(do({"stream": 900, "ms": 20})))
             await desk.seen.first(Output, lambda e: e.turn == turn)
             queued = desk.item("only queued")
@@ -184,7 +192,9 @@ async def test_a_row_that_it_does_not_have_after_all_does_not_keep_it_from_comin
 ) -> None:
     with trio.fail_after(60):
         async with desk.open() as runtime:
-            await desk.ended(await desk.begin(runtime, desk.item("remember me")))
+            first = desk.item("remember me")
+            await desk.ended(await desk.begin(runtime, first))
+            await recorded(desk, first)
             turn = await desk.begin(runtime, desk.item(do({"stream": 900, "ms": 20})))
             await desk.seen.first(Output, lambda e: e.turn == turn)
             queued = desk.item("only queued")
